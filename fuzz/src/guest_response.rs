@@ -1,6 +1,6 @@
 //! Responses of a guest, and the records decoded from them.
 
-use anabranch_ops_opencdc::decode_record;
+use anabranch_record::protobuf::decode_record;
 use anabranch_ops_opencdc::specification::parameters;
 use anabranch_ops_opencdc::wire::{CommandResponse, Outcome, Response};
 use bytes::Bytes;

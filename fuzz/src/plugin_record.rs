@@ -1,6 +1,6 @@
 //! A record from a plugin is refused, or can be written and read back without a change.
 
-use anabranch_ops_opencdc::{decode_record, encode_record, keep_types};
+use anabranch_record::protobuf::{decode_record, encode_record, keep_types};
 use bytes::Bytes;
 
 pub(crate) fn check(input: &[u8]) {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant, SystemTime};
 
 use anabranch_processor::{
-    Data, Error, HostError, Operation, Output, Parameters, Processor, Record, Reference, Specification, Value, http,
+    Data, Error, HostError, Object, Operation, Output, Parameters, Processor, Record, Reference, Specification, Value, http,
     log, metadata, processor_id, run, schema,
 };
 
@@ -53,7 +53,7 @@ impl Processor for EveryFeature {
     type Parameters = Settings;
 
     fn specification() -> Specification {
-        Specification::new("every-feature", "v1.2.3").summary("Tries everything.").description("D").author("A")
+        Specification::new("every-feature", "v1.2.3", "Tries everything.").describe("D").by("A")
     }
 
     fn configure(settings: Settings) -> Result<Self, Error> {
@@ -72,7 +72,7 @@ impl Processor for EveryFeature {
     fn process_batch(&mut self, records: Vec<Record>) -> Vec<Result<Output, Error>> {
         let together = records.len();
         let mark = |mut record: Record| {
-            record.metadata.insert("together".to_owned(), together.to_string());
+            record.metadata.insert("together", together.to_string());
             self.process(record)
         };
         records.into_iter().map(mark).collect()
@@ -114,7 +114,7 @@ impl EveryFeature {
         let value = field.get(record)?.ok_or_else(|| Error::new(format!("the record has no {field}")))?;
         let text = value.as_str().ok_or_else(|| Error::new(format!("{field} is {}, not text", value.type_name())))?;
         let text = format!("{prefix}{text}");
-        field.set(record, text)
+        Ok(field.set(record, text)?)
     }
 
     /// What the standard library asks the system for.
@@ -150,32 +150,32 @@ impl EveryFeature {
 
 fn values(record: &mut Record) -> Result<(), Error> {
     let set = |record: &mut Record, name: &str, value: Value| {
-        Reference::parse(&format!(".Payload.After.{name}"))?.set(record, value)
+        Ok::<_, Error>(Reference::parse(&format!(".Payload.After.{name}"))?.set(record, value)?)
     };
     set(record, "null", Value::Null)?;
     set(record, "bool", true.into())?;
     set(record, "int", 9_007_199_254_740_991_i64.into())?;
     set(record, "float", 1.5.into())?;
-    set(record, "list", Value::List(vec![1.into(), "two".into(), Value::Null]))?;
+    set(record, "list", vec![1.into(), "two".into(), Value::Null].into())?;
     set(record, "map", serde_json_map())?;
     Ok(())
 }
 
 fn serde_json_map() -> Value {
-    Value::Map([("a".to_owned(), 1.into()), ("ü".to_owned(), "\u{1F600}".into())].into_iter().collect())
+    Object::from_iter([("a", Value::from(1)), ("ü", "\u{1F600}".into())]).into()
 }
 
 fn fields(record: &mut Record) -> Result<(), Error> {
     let reference = |text: &str| Reference::parse(text);
-    if !reference(".Payload.After.gone")?.delete(record)? || !reference(".Payload.After.old")?.rename(record, "new")? {
+    if !reference(".Payload.After.gone")?.delete(record)? || !reference(".Payload.After.old")?.rename(record, &"new".into())? {
         return Err(Error::new("something was not there"));
     }
     record.key = b"a key".to_vec().into();
     record.payload.before = [("was", "before")].into();
     record.operation = Operation::Update;
     record.set_collection("things");
-    record.metadata.insert("read".to_owned(), record.metadata.contains_key(metadata::READ_AT).to_string());
-    reference(".Metadata.id")?.set(record, processor_id())
+    record.metadata.insert("read", record.metadata.contains_key(&metadata::key::READ_AT).to_string());
+    Ok(reference(".Metadata.id")?.set(record, processor_id())?)
 }
 
 fn schemas() -> Result<String, Error> {

@@ -78,11 +78,12 @@ pub mod schema;
 pub mod secret;
 pub mod settings;
 pub mod source;
-pub mod specification;
 pub mod state;
 pub mod testing;
 pub mod trace;
 pub mod written;
+
+pub use anabranch_record::specification;
 
 // The derive macro names this crate, in this crate too.
 extern crate self as anabranch_plugin;

@@ -9,6 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 
 mod defaults;
 
+pub use anabranch_record::specification::names_a_credential;
 pub use defaults::{defaults, expressions};
 
 /// Minimum length in bytes of a variable's value that is masked: shorter texts occur in many places by coincidence.
@@ -169,26 +170,6 @@ fn in_queries<'t>(text: &'t str, variables: &'t [Range<usize>]) -> impl Iterator
         let value = at + 1..end(text, at + 1, variables, &['&', '#', '"', '\'', ' ', '\n']);
         (is_secret && !text[value.clone()].starts_with("{{")).then(|| literal(text, value)).flatten()
     })
-}
-
-/// Returns `true` if a header or query parameter contains a credential, judged by its name: `X-Auth-Token`, `api_key`.
-/// O(length).
-pub fn names_a_credential(name: &str) -> bool {
-    const WHOLE: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "sig"];
-    const PARTS: [&str; 10] = [
-        "token",
-        "secret",
-        "password",
-        "passwd",
-        "passphrase",
-        "apikey",
-        "api-key",
-        "access-key",
-        "auth-key",
-        "credential",
-    ];
-    let name = name.to_ascii_lowercase().replace('_', "-");
-    WHOLE.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part)) || name.ends_with("subscription-key")
 }
 
 /// Returns the text of a credential in the file without literal defaults; the names of variables stay.

@@ -4,9 +4,7 @@
 //! and time-outs use tokio's clock instead.
 
 use std::cell::Cell;
-use std::time::{Duration, SystemTime};
-
-use nix::time::{ClockId, clock_gettime};
+use std::time::SystemTime;
 
 thread_local! {
     static HELD: Cell<Option<SystemTime>> = const { Cell::new(None) };
@@ -15,11 +13,6 @@ thread_local! {
 /// Returns the time of day, or the frozen time of this thread.
 pub fn now() -> SystemTime {
     HELD.get().unwrap_or_else(SystemTime::now)
-}
-
-/// Returns the processor time that this thread has used, or zero if the system does not have such a clock.
-pub fn taken_by_thread() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
 /// Returns the frozen time of this thread, so that it can be passed to a thread that works on its behalf.

@@ -2,8 +2,8 @@
 //!
 //! A [`Record`] has a position, an operation, metadata, a key and a payload before and after. Data is raw bytes or
 //! [`value`]s with fields; a [`reference`] names a part of a record (`.Payload.After.user.id`), and [`json`] reads and
-//! writes records. A [`mark`] is the settled position of a lane of records, a [`fault`] is the reason of a failure.
-//! This crate does no I/O and knows neither plugins nor the executor.
+//! writes records; [`protobuf`] is their form for plugins elsewhere. A [`mark`] is the settled position of a lane of records, a [`fault`] is the reason of a failure.
+//! A [`specification`] is what a plugin says of itself. This crate does no I/O and knows neither plugins nor the executor.
 //!
 //! # Example
 //!
@@ -20,6 +20,7 @@
 pub mod access;
 #[cfg(test)]
 mod arbitrary;
+pub mod avro;
 pub mod clock;
 pub mod code;
 pub mod codes;
@@ -31,8 +32,10 @@ pub mod mask;
 pub mod metadata;
 pub mod near;
 pub mod phrase;
+pub mod protobuf;
 mod record;
 pub mod reference;
+pub mod specification;
 #[path = "tests/spent.rs"]
 pub mod spent;
 pub mod text;

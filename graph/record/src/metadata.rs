@@ -130,9 +130,15 @@ impl Metadata {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 
+    /// Returns the entries for replacement in place; `None` if there are none, or another map shares them.
+    pub(crate) fn refill(&mut self) -> Option<Refill<'_>> {
+        let entries = Arc::get_mut(self.0.as_mut()?)?;
+        Some(Refill { entries, next: 0 })
+    }
+
     #[inline]
     fn find(&self, key: &str) -> Option<usize> {
-        self.entries().iter().position(|(k, _)| k.as_str() == key)
+        self.entries().iter().position(|(k, _)| *k == *key)
     }
 
     /// Returns the value of `key`.
@@ -200,6 +206,11 @@ impl Metadata {
         self.0.as_ref().is_some_and(|entries| Arc::strong_count(entries) > 1)
     }
 
+    /// Returns `true` if there is an entry with this key.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.find(key).is_some()
+    }
+
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries().len()
@@ -218,6 +229,32 @@ impl Metadata {
     /// Returns the entries in insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Str, &Str)> {
         self.entries().iter().map(|(k, v)| (k, v))
+    }
+}
+
+/// The entries of a map, whose values are replaced one after the other.
+pub(crate) struct Refill<'m> {
+    entries: &'m mut Entries,
+    next: usize,
+}
+
+impl Refill<'_> {
+    /// Sets the value of the next entry if its key fits; a value that is the same keeps its memory. Returns `false` if
+    /// the key does not fit, or there is no such entry.
+    pub(crate) fn next(&mut self, fits: impl FnOnce(&str) -> bool, value: &str) -> bool {
+        let Entries { list, text } = &mut *self.entries;
+        let Some((_, place)) = list.get_mut(self.next).filter(|(key, _)| fits(key)) else { return false };
+        if *place != *value {
+            *text = *text + value.len() - place.len();
+            *place = value.into();
+        }
+        self.next += 1;
+        true
+    }
+
+    /// Returns `true` if all entries have their values.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.next == self.entries.list.len()
     }
 }
 

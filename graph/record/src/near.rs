@@ -2,6 +2,9 @@
 
 /// Returns the candidate closest to `text`, if it is close enough to be a typing error.
 pub fn did_you_mean<'a>(text: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if !cfg!(feature = "suggestions") {
+        return None;
+    }
     let lower = text.to_lowercase();
     let len = lower.chars().count();
     candidates
@@ -37,6 +40,9 @@ fn edit_distance(a: &str, b: &str) -> usize {
 /// neighbours exchanged. Returns `None` if several names match, and for names so short that a letter is half of them.
 pub fn slip<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const SHORTEST: usize = 3;
+    if !cfg!(feature = "suggestions") {
+        return None;
+    }
     let lower = text.to_lowercase();
     let length = lower.chars().count();
     if length < SHORTEST {

@@ -119,6 +119,14 @@ impl Data {
         }
     }
 
+    /// Returns the bytes, if the data is raw.
+    pub fn raw(&self) -> Option<&Bytes> {
+        match self {
+            Data::Raw(bytes) => Some(bytes),
+            Data::Structured(_) | Data::Absent => None,
+        }
+    }
+
     /// Returns `absent`, `raw` or `structured`, as messages print it.
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -139,6 +147,36 @@ impl Data {
 impl From<Object> for Data {
     fn from(object: Object) -> Self {
         Data::Structured(Arc::new(object))
+    }
+}
+
+impl From<Bytes> for Data {
+    fn from(bytes: Bytes) -> Self {
+        Data::Raw(bytes)
+    }
+}
+
+impl From<Vec<u8>> for Data {
+    fn from(bytes: Vec<u8>) -> Self {
+        Data::Raw(bytes.into())
+    }
+}
+
+impl From<&str> for Data {
+    fn from(text: &str) -> Self {
+        Data::text(text)
+    }
+}
+
+impl From<String> for Data {
+    fn from(text: String) -> Self {
+        Data::text(text)
+    }
+}
+
+impl<K: Into<Str>, V: Into<Value>, const N: usize> From<[(K, V); N]> for Data {
+    fn from(fields: [(K, V); N]) -> Self {
+        Data::from(Object::from_iter(fields))
     }
 }
 
@@ -166,6 +204,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Creates a record with the operation `create` and a payload, without position, metadata and key: for tests, and for
+    /// processors that create records.
+    pub fn new(after: impl Into<Data>) -> Self {
+        Record::create(Position::default(), Data::Absent, after.into())
+    }
+
     /// Creates an empty record at `position`.
     pub fn at(position: Position) -> Self {
         Record { position, ..Record::default() }
@@ -188,9 +232,18 @@ impl Record {
         self
     }
 
+    pub(crate) fn set_position(&mut self, position: Position) {
+        self.position = position;
+    }
+
     /// Returns the collection, if the metadata contains one.
     pub fn collection(&self) -> Option<&Str> {
         self.metadata.get(crate::metadata::key::COLLECTION.as_str())
+    }
+
+    /// Sets the collection.
+    pub fn set_collection(&mut self, collection: impl Into<Str>) {
+        self.metadata.insert(crate::metadata::key::COLLECTION, collection);
     }
 
     /// Returns the approximate number of bytes that this record holds in memory, with its position and metadata. Queues

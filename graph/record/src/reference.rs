@@ -147,6 +147,24 @@ pub enum Part<'r> {
 }
 
 impl Part<'_> {
+    /// Returns the value, if the part is a field.
+    pub fn value(&self) -> Option<&Value> {
+        match self {
+            Part::Value(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Returns the text, if the part is a field with text, a metadata entry or the operation.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Part::Value(value) => value.as_str(),
+            Part::Entry(text) => Some(text),
+            Part::Operation(operation) => Some(operation.as_str()),
+            _ => None,
+        }
+    }
+
     /// Returns the name of the type with its article, as messages print it.
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -278,6 +296,14 @@ impl Reference {
 impl std::fmt::Display for Reference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(&self.text)
+    }
+}
+
+impl std::str::FromStr for Reference {
+    type Err = ReferenceError;
+
+    fn from_str(text: &str) -> Result<Self, ReferenceError> {
+        Reference::parse(text)
     }
 }
 

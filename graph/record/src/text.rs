@@ -82,15 +82,16 @@ impl From<Arc<str>> for Str {
 impl PartialEq for Str {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
+        same(self.as_bytes(), other.as_bytes())
     }
 }
 
 impl Eq for Str {}
 
 impl PartialEq<str> for Str {
+    #[inline]
     fn eq(&self, other: &str) -> bool {
-        self.as_str() == other
+        same(self.as_bytes(), other.as_bytes())
     }
 }
 
@@ -130,6 +131,23 @@ impl fmt::Display for Str {
     }
 }
 
+/// Returns `true` if both are equal, as `==` does. In WebAssembly, `==` is a call that compares one byte at a time, and keys
+/// of metadata are long: this compares eight bytes at a time there.
+#[inline]
+pub fn same(a: &[u8], b: &[u8]) -> bool {
+    if cfg!(target_arch = "wasm32") { a.len() == b.len() && same_words(a, b) } else { a == b }
+}
+
+/// Compares slices of the same length.
+fn same_words(a: &[u8], b: &[u8]) -> bool {
+    if a.len() < 8 {
+        return a.iter().eq(b);
+    }
+    // The last eight bytes may overlap those before them.
+    let (words_a, words_b) = (a.chunks_exact(8), b.chunks_exact(8));
+    a.last_chunk::<8>() == b.last_chunk() && words_a.zip(words_b).all(|(a, b)| a.first_chunk::<8>() == b.first_chunk())
+}
+
 impl serde::Serialize for Str {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self)
@@ -139,5 +157,26 @@ impl serde::Serialize for Str {
 impl<'de> serde::Deserialize<'de> for Str {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Str::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same_words;
+
+    #[test]
+    fn a_difference_is_seen_in_whichever_byte_it_is() {
+        let text = b"recfmt.payload.schema.version";
+        for length in 0..text.len() {
+            let text = &text[..length];
+            assert!(same_words(text, text.to_vec().as_slice()));
+            for i in 0..length {
+                for bit in 0..8 {
+                    let mut other = text.to_vec();
+                    other[i] ^= 1 << bit;
+                    assert!(!same_words(text, &other), "byte {i} of {length}");
+                }
+            }
+        }
     }
 }

@@ -64,6 +64,63 @@ impl Value {
         }
     }
 
+    /// Returns the map for changes, if the value is one. Copies it only if another value shares it.
+    pub fn as_map_mut(&mut self) -> Option<&mut Object> {
+        match self {
+            Value::Map(map) => Some(Arc::make_mut(map)),
+            _ => None,
+        }
+    }
+
+    /// Returns the elements, if the value is a list.
+    pub fn as_list(&self) -> Option<&[Value]> {
+        match self {
+            Value::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// Returns the boolean, if the value is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match *self {
+            Value::Bool(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Returns the integer, if the value is one that fits; also a float without fraction in the range of exact integers
+    /// (±2⁵³).
+    pub fn as_i64(&self) -> Option<i64> {
+        const EXACT: f64 = 9_007_199_254_740_992.0;
+        match *self {
+            Value::Int(number) => Some(number),
+            Value::Float(number) if number.fract() == 0.0 && number.abs() <= EXACT => Some(number as i64),
+            _ => None,
+        }
+    }
+
+    /// Returns the nearest 64-bit float, if the value is a number.
+    pub fn as_f64(&self) -> Option<f64> {
+        match *self {
+            Value::Int(number) => Some(number as f64),
+            Value::UInt(number) => Some(number as f64),
+            Value::Float(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Returns the text as a string slice, if the value is text.
+    pub fn as_str(&self) -> Option<&str> {
+        self.as_text().map(Str::as_str)
+    }
+
+    /// Replaces the value by a text. A text that is the same keeps its memory.
+    pub fn set_text(&mut self, text: &str) {
+        if self.as_text().is_none_or(|old| *old != *text) {
+            *self = Value::from(text);
+        }
+    }
+
     /// Returns the text, if the value is text.
     pub fn as_text(&self) -> Option<&Str> {
         match self {
@@ -76,6 +133,18 @@ impl Value {
 impl From<bool> for Value {
     fn from(v: bool) -> Self {
         Value::Bool(v)
+    }
+}
+
+impl From<i32> for Value {
+    fn from(v: i32) -> Self {
+        Value::Int(v.into())
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(v: Option<T>) -> Self {
+        v.map_or(Value::Null, Into::into)
     }
 }
 
@@ -201,6 +270,16 @@ impl Object {
         self.0.iter().map(|(k, v)| (k, v))
     }
 
+    /// Returns the entries in key order, with their values for changes.
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = (&Str, &mut Value)> {
+        self.0.iter_mut().map(|(k, v)| (&*k, v))
+    }
+
+    /// Returns `true` if there is an entry with this key.
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.find(key).is_ok()
+    }
+
     /// Returns the entries in key order, as a slice.
     pub(crate) fn entries(&self) -> &[(Str, Value)] {
         &self.0
@@ -232,6 +311,15 @@ mod tests {
             object.iter().map(|(k, v)| (k.as_str(), v.clone())).collect::<Vec<_>>(),
             [("a", Value::Int(2)), ("b", Value::Int(3))]
         );
+    }
+
+    #[test]
+    fn whole_floats_are_whole_numbers_within_the_exact_range() {
+        assert_eq!(Value::Float(-3.0).as_i64(), Some(-3));
+        assert_eq!(Value::Float(1e18).as_i64(), None);
+        assert_eq!(Value::Float(0.5).as_i64(), None);
+        assert_eq!(Value::Float(f64::NAN).as_i64(), None);
+        assert_eq!(Value::UInt(u64::MAX).as_i64(), None);
     }
 
     #[test]

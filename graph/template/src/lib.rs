@@ -25,6 +25,7 @@
 
 pub mod codes;
 pub mod condition;
+pub mod processor_time;
 mod template;
 
 pub use template::*;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anabranch_plugin::schema::{Schema, SchemaError, SchemaId, SchemaRegistry, SchemaVersion};
+use anabranch_record::avro::infer;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::metadata::Metadata;
 use anabranch_record::text::Str;
@@ -11,7 +12,6 @@ use anabranch_record::value::Object;
 
 use crate::codec::{Codec, CodecError};
 use crate::codes;
-use crate::infer::infer;
 use crate::part::SchemaPart;
 use crate::shape::FlatShape;
 

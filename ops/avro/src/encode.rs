@@ -13,6 +13,7 @@ use anabranch_plugin::operator::{
 use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
 use anabranch_plugin::schema::SchemaVersion;
 use anabranch_plugin::specification::Specification;
+use anabranch_record::avro::infer;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::parse_value;
 use anabranch_record::phrase::with_article;
@@ -24,7 +25,6 @@ use bytes::Bytes;
 
 use crate::cache::SchemaCache;
 use crate::codes;
-use crate::infer::infer;
 use crate::wire;
 
 /// Returns the `avro.encode` processor for the registry.

@@ -1,4 +1,4 @@
-//! Avro: the codec, schema inference, the processors `avro.encode` and `avro.decode`, a client of Confluent's schema
+//! Avro: the codec, the processors `avro.encode` and `avro.decode`, a client of Confluent's schema
 //! registry, and schema handling around native plugins.
 
 pub mod around;
@@ -11,7 +11,6 @@ pub mod decode;
 pub mod destination;
 pub mod encode;
 pub mod guest;
-pub mod infer;
 pub mod inline;
 mod input;
 pub mod part;

@@ -1,6 +1,7 @@
 //! Decodes and encodes keys and payloads of records with the schemas in their metadata.
 
 use anabranch_plugin::schema::SchemaVersion;
+use anabranch_record::avro::infer;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use anabranch_record::value::Object;
@@ -9,7 +10,6 @@ use bytes::Bytes;
 
 use crate::cache::{Fit, SchemaCache};
 use crate::codes;
-use crate::infer::infer;
 use crate::part::SchemaPart;
 
 /// Returns `true` if the metadata names a schema of this part.

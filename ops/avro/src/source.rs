@@ -15,6 +15,7 @@ use anabranch_plugin::host::Host;
 use anabranch_plugin::parameters::shared::Inference;
 use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source, SourceKind};
 use anabranch_plugin::specification::Specification;
+use anabranch_record::avro::infer;
 use anabranch_record::extent::Extent;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{Mark, Partition};
@@ -25,7 +26,6 @@ use async_trait::async_trait;
 
 use crate::cache::SchemaCache;
 use crate::codes;
-use crate::infer::infer;
 use crate::part::SchemaPart;
 use crate::shape::FlatShape;
 

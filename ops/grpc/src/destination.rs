@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_ops_opencdc::encode_record;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
@@ -14,6 +13,7 @@ use anabranch_record::code::Code;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::metadata::key;
+use anabranch_record::protobuf::encode_record;
 use anabranch_record::text::Str;
 use anabranch_record::{Data, Record};
 use async_trait::async_trait;

@@ -85,7 +85,7 @@ pub mod untrusted {
         let bytes = Bytes::copy_from_slice(bytes);
         for protocol in [Protocol::V1, Protocol::V2] {
             for record in protocol.read_records(bytes.clone()).unwrap_or_default() {
-                let _ = anabranch_ops_opencdc::decode_record(&record);
+                let _ = anabranch_record::protobuf::decode_record(&record);
             }
             let _ = protocol.read_acks(bytes.clone());
             if let Ok(specification) = protocol.read_specification(bytes.clone()) {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_ops_opencdc::decode_record;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Host;
@@ -13,6 +12,7 @@ use anabranch_plugin::specification::Specification;
 use anabranch_plugin::written::Written;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::protobuf::decode_record;
 use anabranch_record::text::Str;
 use anabranch_record::{Position, Record};
 use async_trait::async_trait;

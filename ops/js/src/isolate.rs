@@ -15,8 +15,8 @@ use std::task::{Context as Waiting, Poll, Waker};
 use std::time::{Instant, UNIX_EPOCH};
 
 use anabranch_record::Record;
-use anabranch_record::clock::taken_by_thread;
 use anabranch_record::fault::Fault;
+use anabranch_template::processor_time::taken_by_thread;
 use boa_engine::builtins::promise::{Promise, PromiseState};
 use boa_engine::context::Clock;
 use boa_engine::context::time::{JsInstant, StdClock};

@@ -1,6 +1,6 @@
 //! Messages of plugins other than records: packages `processor.v1`, `config.v1`, `schema.v1` and `procutils.v1`.
 //!
-//! A message that contains records holds the bytes of [`crate::encode_record`].
+//! A message that contains records holds the bytes of [`encode_record`](anabranch_record::protobuf::encode_record).
 
 #![allow(missing_docs, reason = "the fields of a published protocol")]
 
@@ -176,3 +176,6 @@ pub struct FoundSchema {
     #[prost(message, optional, tag = "1")]
     pub schema: Option<Schema>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_ops_opencdc::wire::{self, Configure, Empty, Outcome, ProcessedRecord, Request, Response};
-use anabranch_ops_opencdc::{DecodeError, decode_answer, encode_record};
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Host;
@@ -15,6 +14,7 @@ use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::code::Code;
 use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::protobuf::{DecodeError, decode_answer, encode_record};
 use bytes::Bytes;
 use wasmtime::Module;
 

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use anabranch_record::protobuf::Reader;
+use anabranch_record::specification::Specification;
+use anabranch_record::{Data, Position, Record};
+use bytes::Bytes;
+
 use crate::error::{Error, HostError};
 use crate::host;
 use crate::parameters::{Declarations, Parameters, Settings};
 use crate::processor::{Output, Processor};
-use crate::record::Record;
 use crate::schema::Codec;
-use crate::specification::Specification;
 use crate::wire::{Command, Response};
 
 /// Stages of a processor's life; one implementation per kind of processor.
@@ -119,28 +122,45 @@ impl<'s> Guest<'s> {
     pub(crate) fn serve(&mut self) -> Result<(), HostError> {
         let (mut request, mut response) = (vec![0; 4096], Vec::new());
         loop {
-            let answer = match host::next_command(&mut request) {
-                Ok(bytes) => self.answer_bytes(bytes),
+            let size = match host::next_command(&mut request) {
+                Ok(size) => size,
                 Err(HostError::NO_MORE_COMMANDS) => return Ok(()),
                 Err(error) => return Err(error),
             };
-            answer.write(&mut response);
+            // Raw data are slices of the command.
+            let command = Bytes::from(request);
+            let answer = self.answer_message(Reader::first(&command, size));
+            answer.write(&mut response, size);
             self.keep(answer);
+            // The processor may have kept records.
+            request = if command.is_unique() { command.into() } else { vec![0; command.len()] };
             host::respond(&mut response)?;
         }
     }
 
-    pub(crate) fn answer_bytes(&mut self, bytes: &[u8]) -> Response {
-        match Command::read(bytes, std::mem::take(&mut self.spare)) {
+    pub(crate) fn answer_message(&mut self, message: Reader<'_>) -> Response {
+        match Command::read(message, std::mem::take(&mut self.spare)) {
             Ok(command) => self.answer(command).unwrap_or_else(Response::Error),
-            Err(malformed) => Response::Error(malformed.into()),
+            Err(malformed) => Response::Error(Error::from(malformed).context("malformed message of the host")),
         }
     }
 
-    /// Keeps the records of a written response, to reuse their memory.
+    /// Keeps the records of a written response, to reuse their memory. Frees what is a slice of the command.
     pub(crate) fn keep(&mut self, response: Response) {
         if let Response::Process(outputs) = response {
-            let single = |output| if let Ok(Output::Single(record)) = output { Some(record) } else { None };
+            let single = |output| match output {
+                Ok(Output::Single(record)) => {
+                    let mut record = Record::with_position(record, Position::default());
+                    let Record { key, payload, .. } = &mut record;
+                    for data in [key, &mut payload.before, &mut payload.after] {
+                        if let Data::Raw(_) = data {
+                            *data = Data::Absent;
+                        }
+                    }
+                    Some(record)
+                }
+                _ => None,
+            };
             self.spare = outputs.into_iter().filter_map(single).collect();
         }
     }
@@ -169,7 +189,7 @@ impl<'s> Guest<'s> {
         let mut declarations = Declarations::default();
         self.stages.declare(&mut declarations);
         Codec::declare(&mut declarations);
-        Specification { parameters: declarations.0, ..self.stages.specification() }
+        self.stages.specification().with_all(declarations.parameters)
     }
 
     fn configure(&mut self, settings: BTreeMap<String, String>) -> Result<(), Error> {
@@ -201,7 +221,6 @@ impl<'s> Guest<'s> {
                 *result = Err(error);
             }
         }
-        codec.encoded_all();
         if before.iter().all(Result::is_ok) {
             return outputs;
         }

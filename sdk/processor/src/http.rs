@@ -3,8 +3,10 @@
 //! A module that calls [`send`] needs a host with this function, and a pipeline that allows the destination
 //! (`sdk.egress.allow`). Modules that do not call it run in every host.
 
+pub(crate) mod message;
+
 use crate::error::Error;
-use crate::{host, wire};
+use crate::host;
 
 /// An HTTP request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,5 +55,5 @@ pub struct Response {
 /// # Errors
 /// One of the `HTTP_…` constants of [`HostError`](crate::HostError), such as `HTTP_FORBIDDEN`.
 pub fn send(request: &Request) -> Result<Response, Error> {
-    Ok(wire::http_response(&host::http_request(wire::http_request(request))?)?)
+    Ok(message::response(host::http_request(message::request(request))?)?)
 }

@@ -6,8 +6,8 @@
 //! use anabranch_processor::{Error, Record, Specification, run_fn};
 //!
 //! fn main() {
-//!     run_fn(Specification::new("mark", "v0.1.0"), |mut record: Record| {
-//!         record.metadata.insert("seen".to_owned(), "yes".to_owned());
+//!     run_fn(Specification::new("mark", "v0.1.0", "Marks records."), |mut record: Record| {
+//!         record.metadata.insert("seen", "yes");
 //!         Ok::<_, Error>(record)
 //!     });
 //! }
@@ -31,7 +31,7 @@
 //!     type Parameters = Settings;
 //!
 //!     fn specification() -> Specification {
-//!         Specification::new("upper", "v0.1.0").summary("Makes text upper case.")
+//!         Specification::new("upper", "v0.1.0", "Makes text upper case.")
 //!     }
 //!
 //!     fn configure(settings: Settings) -> Result<Self, Error> {
@@ -39,7 +39,7 @@
 //!     }
 //!
 //!     fn process(&mut self, mut record: Record) -> Result<Output, Error> {
-//!         let text = self.0.field.get(&record)?.and_then(|value| Some(value.as_str()?.to_uppercase()));
+//!         let text = self.0.field.get(&record)?.and_then(|part| Some(part.as_str()?.to_uppercase()));
 //!         let Some(text) = text else { return Ok(Output::Filtered) };
 //!         log::trace!(length = text.len(); "text changed");
 //!         self.0.field.set(&mut record, text)?;
@@ -61,11 +61,19 @@
 //! The host relies on these rules: [`Processor::configure`] opens no resources; the same record may be processed twice;
 //! an error concerns a single record. A panic ends the module and fails all records of its batch.
 //!
+//! # Records
+//!
+//! Records, values and references are those of the service, from the crate `anabranch-record`: copies are cheap, and share
+//! their content until one of them changes it. Raw data are slices of the memory in which the host passed a batch; if a
+//! processor keeps a record for long, it calls [`Data::compact`]. Numbers travel as 64-bit floats between processors:
+//! those without fraction up to ±2⁵³ arrive as [`Value::Int`]. Bytes in fields and times arrive as text. Data with a
+//! schema keeps all types.
+//!
 //! # Other hosts
 //!
 //! Other services use the same processor protocol, so modules run there too. Metadata keys have other prefixes there
 //! (`opencdc.` and `conduit.` for `recfmt.` and `svc.`). The crate translates them in both directions, so that a
-//! processor uses only the names in [`metadata`]; [`Reference`] accepts both. Other text in settings is unchanged.
+//! processor uses only the names in [`metadata::key`]; [`Reference`] accepts both. Other text in settings is unchanged.
 //!
 //! # Logging
 //!
@@ -78,30 +86,25 @@ mod guest;
 mod host;
 pub mod http;
 mod logging;
-pub mod metadata;
 pub mod parameters;
 mod processor;
-mod record;
-mod reference;
 pub mod schema;
-pub mod specification;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 #[cfg(test)]
 mod tests;
-mod text;
-mod value;
 mod wire;
 
 pub use anabranch_processor_derive::Parameters;
+pub use anabranch_record::reference::{Part, Reference, ReferenceError};
+pub use anabranch_record::specification::{self, Specification};
+pub use anabranch_record::text::Str;
+pub use anabranch_record::value::{Object, Value};
+pub use anabranch_record::{Change, Data, Operation, Position, Record, json, metadata};
 pub use error::{Error, HostError};
 pub use log;
 pub use parameters::{Parameters, Setting};
 pub use processor::{Output, Processor};
-pub use record::{Change, Data, Operation, Record};
-pub use reference::{Reference, ReferenceError};
-pub use specification::Specification;
-pub use value::{Map, Value};
 
 use guest::{Configured, Function, Guest, Stages};
 

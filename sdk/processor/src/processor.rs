@@ -1,9 +1,10 @@
 //! The trait of processors.
 
+use anabranch_record::Record;
+use anabranch_record::specification::Specification;
+
 use crate::error::Error;
 use crate::parameters::Parameters;
-use crate::record::Record;
-use crate::specification::Specification;
 
 /// A processor.
 ///

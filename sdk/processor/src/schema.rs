@@ -11,10 +11,10 @@
 
 mod avro;
 mod codec;
-mod infer;
+pub(crate) mod message;
 
 use crate::error::Error;
-use crate::{host, wire};
+use crate::host;
 
 pub(crate) use codec::Codec;
 
@@ -36,7 +36,7 @@ pub struct Schema {
 /// # Errors
 /// [`HostError::INVALID_SCHEMA`](crate::HostError::INVALID_SCHEMA), or an error of the registry.
 pub fn create(subject: &str, text: &str) -> Result<Schema, Error> {
-    Ok(wire::schema_answer(&host::create_schema(wire::create_schema(subject, text))?)?)
+    Ok(message::answer(host::create_schema(message::create(subject, text))?)?)
 }
 
 /// Returns a schema.
@@ -45,5 +45,5 @@ pub fn create(subject: &str, text: &str) -> Result<Schema, Error> {
 /// [`HostError::SUBJECT_NOT_FOUND`](crate::HostError::SUBJECT_NOT_FOUND),
 /// [`HostError::VERSION_NOT_FOUND`](crate::HostError::VERSION_NOT_FOUND), or an error of the registry.
 pub fn get(subject: &str, version: i32) -> Result<Schema, Error> {
-    Ok(wire::schema_answer(&host::get_schema(wire::get_schema(subject, version))?)?)
+    Ok(message::answer(host::get_schema(message::get(subject, version))?)?)
 }

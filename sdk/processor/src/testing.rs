@@ -12,7 +12,7 @@
 //!     type Parameters = ();
 //!
 //!     fn specification() -> Specification {
-//!         Specification::new("shout", "v0.1.0")
+//!         Specification::new("shout", "v0.1.0", "Makes raw data upper case.")
 //!     }
 //!
 //!     fn configure((): ()) -> Result<Self, Error> {
@@ -20,26 +20,32 @@
 //!     }
 //!
 //!     fn process(&mut self, mut record: Record) -> Result<Output, Error> {
-//!         let text = record.payload.after.as_raw().ok_or_else(|| Error::new("no raw data"))?;
+//!         let text = record.payload.after.raw().ok_or_else(|| Error::new("no raw data"))?;
 //!         record.payload.after = text.to_ascii_uppercase().into();
 //!         Ok(record.into())
 //!     }
 //! }
 //!
 //! let mut shout = testing::start::<Shout>(&[]).unwrap();
-//! assert_eq!(shout.process_one(Record::create("hi")), Ok(Record::create("HI").into()));
+//! assert_eq!(shout.process_one(Record::new("hi")), Ok(Record::new("HI").into()));
 //! ```
+
+pub(crate) mod host;
+
+use std::collections::BTreeMap;
+
+use anabranch_record::Record;
+use anabranch_record::protobuf::Reader;
+use anabranch_record::specification::Specification;
+use bytes::Bytes;
 
 use crate::error::{Error, HostError};
 use crate::guest::{Configured, Guest};
-use crate::host::stand_in;
 use crate::http;
 use crate::parameters::{Declarations, Parameters, REQUIRED, Settings};
 use crate::processor::{Output, Processor};
-use crate::record::Record;
 use crate::schema::Codec;
-use crate::specification::Specification;
-use crate::wire::{Command, Response, command_side};
+use crate::wire::{Command, Response, host_side};
 
 /// Function that answers the HTTP requests of a test.
 pub type Respond = dyn FnMut(&http::Request) -> Result<http::Response, HostError>;
@@ -70,8 +76,9 @@ pub fn start<P: Processor>(settings: &[(&str, &str)]) -> Result<Running<P>, Erro
 pub fn specification<P: Processor>() -> Result<Specification, Error> {
     let mut declarations = Declarations::default();
     P::Parameters::declare("", &mut declarations);
+    let declared = declarations.clone();
     Codec::declare(&mut declarations);
-    let specification = Specification { parameters: declarations.0, ..P::specification() };
+    let specification = P::specification().with_all(declarations.parameters);
     if specification.name.is_empty() {
         return Err(Error::new("a processor needs a name"));
     }
@@ -79,7 +86,8 @@ pub fn specification<P: Processor>() -> Result<Specification, Error> {
         return Err(Error::new(format!("{:?} is not a semantic version (for example v1.2.3)", specification.version)));
     }
     // Missing required parameters are not errors here: only the defaults of the others are checked.
-    let mut settings = Settings::default();
+    let mut settings = Settings::new(BTreeMap::new());
+    settings.declarations = declared;
     let _ = P::Parameters::read("", &mut settings);
     let wrong = settings.problems().iter().find(|problem| !problem.ends_with(REQUIRED));
     match wrong {
@@ -90,19 +98,19 @@ pub fn specification<P: Processor>() -> Result<Specification, Error> {
 
 /// Answers the HTTP requests of this test thread. Without it, requests are rejected.
 pub fn respond(respond: impl FnMut(&http::Request) -> Result<http::Response, HostError> + 'static) {
-    stand_in::respond_with(Box::new(respond));
+    host::respond_with(Box::new(respond));
 }
 
 /// Forgets the schemas and the HTTP answers of this test thread.
 pub fn reset() {
-    stand_in::forget();
+    host::forget();
 }
 
 impl<P: Processor> Running<P> {
     /// Processes these records as one batch.
     pub fn process(&mut self, records: Vec<Record>) -> Vec<Result<Output, Error>> {
         let response = self.command(&Command::Process(records));
-        let outputs = response.and_then(|bytes| Ok(command_side::outputs(body(&bytes)?)?));
+        let outputs = response.and_then(|bytes| Ok(host_side::outputs(host_side::response(&bytes)?.1)?));
         outputs.unwrap_or_else(|error| vec![Err(error)])
     }
 
@@ -135,26 +143,23 @@ impl<P: Processor> Running<P> {
     }
 
     /// Returns the bytes of the response, unless it is an error.
-    fn command(&mut self, command: &Command) -> Result<Vec<u8>, Error> {
+    fn command(&mut self, command: &Command) -> Result<Bytes, Error> {
         let mut guest = Guest::new(&mut self.stages);
         guest.codec = self.codec.take().unwrap_or_default();
         guest.spare = std::mem::take(&mut self.spare);
-        let response = guest.answer_bytes(&command.write());
+        let command = command.write();
+        let response = guest.answer_message(Reader::new(&command));
         let mut bytes = Vec::new();
-        response.write(&mut bytes);
+        response.write(&mut bytes, command.len());
         let ended = match &response {
             Response::Error(error) => Err(error.clone()),
-            _ => Ok(bytes),
+            _ => Ok(bytes.into()),
         };
         guest.keep(response);
         self.spare = guest.spare;
         self.codec = Some(guest.codec);
         ended
     }
-}
-
-fn body(response: &[u8]) -> Result<&[u8], Error> {
-    Ok(command_side::response(response)?.1)
 }
 
 /// Checks for a semantic version, with an optional leading `v`.

@@ -55,7 +55,7 @@ impl Processor for Keep {
     type Parameters = Settings;
 
     fn specification() -> Specification {
-        Specification::new("keep", "v1.2.3").summary("s").description("d").author("a")
+        Specification::new("keep", "v1.2.3", "s").describe("d").by("a")
     }
 
     fn configure(settings: Settings) -> Result<Self, Error> {
@@ -111,7 +111,7 @@ fn all_problems_are_told_at_once_and_by_name() {
         "tags: a value is required",
         "retry.mostTries: \"11\" is not less than 10.5",
         "retry.dealy: unknown parameter",
-        "field: \"Key\" is not a reference",
+        "field: invalid reference \"Key\": a reference starts with a dot (did you mean .Key?)",
     ] {
         assert!(error.message().contains(part), "{part}: {error}");
     }
@@ -120,37 +120,35 @@ fn all_problems_are_told_at_once_and_by_name() {
 #[test]
 fn hosts_see_the_declarations() {
     let specification = testing::specification::<Keep>().unwrap();
-    let parameters = specification.parameters();
-    let names: Vec<&str> = parameters.keys().map(String::as_str).filter(|name| !name.starts_with("sdk.")).collect();
+    assert_eq!((specification.summary.as_str(), specification.description.as_str()), ("s", "d"));
+    let (own, switches) = specification.parameters.split_at(10);
+    let names: Vec<&str> = own.iter().map(|parameter| parameter.name.as_str()).collect();
     assert_eq!(
         names,
         [
             "field",
-            "headers.*",
-            "kind",
-            "max-records",
             "request.url",
+            "kind",
+            "user",
+            "tags",
+            "headers.*",
             "retry.delay",
             "retry.mostTries",
-            "tags",
-            "type",
-            "user"
+            "max-records",
+            "type"
         ]
     );
-    assert_eq!(parameters.len() - names.len(), 4);
-    assert_eq!(parameters["field"].description, "The place.\n\nIn *every* record.");
+    assert!(switches.len() == 4 && switches.iter().all(|switch| switch.name.starts_with("sdk.schema.")));
+    let parameter = |name: &str| specification.parameter(name).unwrap();
+    assert_eq!(parameter("field").description, "The place.\n\nIn *every* record.");
     assert_eq!(
-        (parameters["retry.delay"].kind, parameters["retry.delay"].default.as_str()),
-        (ParameterKind::Duration, "1s")
+        (parameter("retry.delay").kind, parameter("retry.delay").default.as_deref()),
+        (ParameterKind::Duration, Some("1s"))
     );
-    assert_eq!(parameters["retry.mostTries"].default, "3");
-    assert_eq!(parameters["max-records"].description, "Most records of a batch, of any kind.");
-    let required: Vec<&str> = parameters
-        .iter()
-        .filter(|(_, parameter)| parameter.validations.iter().any(|v| format!("{v:?}") == "Required"))
-        .map(|(name, _)| name.as_str())
-        .collect();
-    assert_eq!(required, ["request.url", "tags"]);
+    assert_eq!(parameter("retry.mostTries").default.as_deref(), Some("3"));
+    assert_eq!(parameter("max-records").description, "Most records of a batch, of any kind.");
+    let required = own.iter().filter(|parameter| parameter.is_required());
+    assert_eq!(required.map(|parameter| parameter.name.as_str()).collect::<Vec<_>>(), ["request.url", "tags"]);
 }
 
 /// Names that the derive uses itself.
@@ -170,7 +168,7 @@ impl Processor for Named {
     type Parameters = Names;
 
     fn specification() -> Specification {
-        Specification::new("named", "v1.2.3")
+        Specification::new("named", "v1.2.3", "")
     }
 
     fn configure(names: Names) -> Result<Self, Error> {

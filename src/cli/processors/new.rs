@@ -28,7 +28,10 @@ pub(in crate::cli) struct Arguments {
 }
 
 const COMMAND: &str = "processors.new";
-const VENDORED: &str = "vendor/anabranch-processor";
+/// Directory of the copied sources.
+const VENDORED: &str = "vendor";
+/// The SDK in it.
+const SDK: &str = "vendor/sdk/processor";
 
 /// The files of the crate, with placeholders.
 const TEMPLATES: [(&str, &str); 4] = [
@@ -38,47 +41,68 @@ const TEMPLATES: [(&str, &str); 4] = [
     ("src/main.rs", include_str!("../templates/processor/main.rs.template")),
 ];
 
-macro_rules! sdk {
+macro_rules! sources {
     ($($file:literal),* $(,)?) => {
-        /// The sources of the SDK, without its tests.
-        const SDK: &[(&str, &str)] = &[$(($file, include_str!(concat!("../../../sdk/processor/", $file)))),*];
+        /// The sources of the SDK and of the crate of records that it uses, without their tests, by their paths in the
+        /// repository: the manifests find each other by them.
+        const SOURCES: &[(&str, &str)] = &[$(($file, include_str!(concat!("../../../", $file)))),*];
     };
 }
 
-sdk! {
-    "Cargo.toml",
-    "derive/Cargo.toml",
-    "derive/src/lib.rs",
-    "src/error.rs",
-    "src/guest.rs",
-    "src/host.rs",
-    "src/host/imports.rs",
-    "src/host/stand_in.rs",
-    "src/http.rs",
-    "src/lib.rs",
-    "src/logging.rs",
-    "src/metadata.rs",
-    "src/parameters.rs",
-    "src/parameters/setting.rs",
-    "src/processor.rs",
-    "src/record.rs",
-    "src/reference.rs",
-    "src/reference/parse.rs",
-    "src/schema.rs",
-    "src/schema/avro.rs",
-    "src/schema/codec.rs",
-    "src/schema/infer.rs",
-    "src/specification.rs",
-    "src/testing.rs",
-    "src/text.rs",
-    "src/value.rs",
-    "src/wire.rs",
-    "src/wire/command.rs",
-    "src/wire/read.rs",
-    "src/wire/record.rs",
-    "src/wire/refill.rs",
-    "src/wire/schema.rs",
-    "src/wire/write.rs",
+sources! {
+    "graph/record/Cargo.toml",
+    "graph/record/src/access.rs",
+    "graph/record/src/arbitrary.rs",
+    "graph/record/src/avro.rs",
+    "graph/record/src/clock.rs",
+    "graph/record/src/code.rs",
+    "graph/record/src/codes.rs",
+    "graph/record/src/extent.rs",
+    "graph/record/src/fault.rs",
+    "graph/record/src/json.rs",
+    "graph/record/src/json/read.rs",
+    "graph/record/src/json/write.rs",
+    "graph/record/src/lib.rs",
+    "graph/record/src/mark.rs",
+    "graph/record/src/mask.rs",
+    "graph/record/src/metadata.rs",
+    "graph/record/src/near.rs",
+    "graph/record/src/phrase.rs",
+    "graph/record/src/protobuf.rs",
+    "graph/record/src/protobuf/read.rs",
+    "graph/record/src/protobuf/record.rs",
+    "graph/record/src/protobuf/same.rs",
+    "graph/record/src/protobuf/specification.rs",
+    "graph/record/src/protobuf/write.rs",
+    "graph/record/src/record.rs",
+    "graph/record/src/reference.rs",
+    "graph/record/src/reference/parse.rs",
+    "graph/record/src/reference/slips.rs",
+    "graph/record/src/reference/write.rs",
+    "graph/record/src/specification.rs",
+    "graph/record/src/text.rs",
+    "graph/record/src/value.rs",
+    "sdk/processor/Cargo.toml",
+    "sdk/processor/derive/Cargo.toml",
+    "sdk/processor/derive/src/lib.rs",
+    "sdk/processor/src/error.rs",
+    "sdk/processor/src/guest.rs",
+    "sdk/processor/src/host.rs",
+    "sdk/processor/src/host/imports.rs",
+    "sdk/processor/src/http.rs",
+    "sdk/processor/src/http/message.rs",
+    "sdk/processor/src/lib.rs",
+    "sdk/processor/src/logging.rs",
+    "sdk/processor/src/parameters.rs",
+    "sdk/processor/src/parameters/setting.rs",
+    "sdk/processor/src/processor.rs",
+    "sdk/processor/src/schema.rs",
+    "sdk/processor/src/schema/avro.rs",
+    "sdk/processor/src/schema/codec.rs",
+    "sdk/processor/src/schema/message.rs",
+    "sdk/processor/src/testing.rs",
+    "sdk/processor/src/testing/host.rs",
+    "sdk/processor/src/wire.rs",
 }
 
 pub(super) fn new(arguments: &Arguments) -> Report {
@@ -93,7 +117,7 @@ pub(super) fn new(arguments: &Arguments) -> Report {
             .suggest("choose a name like my-processor");
     }
     let sdk = match &arguments.sdk {
-        None => VENDORED.to_owned(),
+        None => SDK.to_owned(),
         Some(path) => match chosen(path) {
             Ok(path) => path,
             Err(report) => return *report,
@@ -158,7 +182,9 @@ fn problem(name: &str) -> Option<&'static str> {
         "abstract",
         "alloc",
         "anabranch-processor",
+        "anabranch-record",
         "anabranch_processor",
+        "anabranch_record",
         "as",
         "async",
         "await",
@@ -230,7 +256,8 @@ fn write(root: &Path, name: &str, sdk: &str, copies: bool) -> Result<(), (PathBu
     std::fs::create_dir(root).map_err(|error| (root.to_owned(), error))?;
     let filled = TEMPLATES.map(|(file, template)| (file.to_owned(), fill(template, name, sdk)));
     let ignored = (".gitignore".to_owned(), "/target\n".to_owned());
-    let copied = SDK.iter().filter(|_| copies).map(|(file, text)| (format!("{VENDORED}/{file}"), (*text).to_owned()));
+    let copied =
+        SOURCES.iter().filter(|_| copies).map(|(file, text)| (format!("{VENDORED}/{file}"), (*text).to_owned()));
     for (file, text) in filled.into_iter().chain([ignored]).chain(copied) {
         let path = root.join(file);
         let parent = path.parent().unwrap_or(root);
@@ -265,8 +292,8 @@ mod tests {
 
     #[test]
     fn the_copy_of_the_sdk_lacks_only_tests() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("sdk/processor");
-        let (mut open, mut found) = (vec![root.clone()], Vec::new());
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let (mut open, mut found) = (vec![root.join("sdk/processor"), root.join("graph/record")], Vec::new());
         while let Some(directory) = open.pop() {
             for entry in std::fs::read_dir(directory).unwrap() {
                 let path = entry.unwrap().path();
@@ -274,14 +301,14 @@ mod tests {
                 match path.is_dir() {
                     true if name != "tests" && name != "target" && name != "examples" => open.push(path),
                     false if name != "tests.rs" && (name == "Cargo.toml" || name.ends_with(".rs")) => {
-                        found.push(path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned());
+                        found.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
                     }
                     _ => {}
                 }
             }
         }
         found.sort_unstable();
-        assert_eq!(found, SDK.iter().map(|(file, _)| *file).collect::<Vec<_>>());
+        assert_eq!(found, SOURCES.iter().map(|(file, _)| *file).collect::<Vec<_>>());
     }
 
     #[test]

@@ -30,6 +30,9 @@ fn is_reference(text: &str) -> bool {
 
 /// Recognises common mistakes in a text that is not a reference.
 pub(super) fn find(text: &str) -> Option<Slip> {
+    if !cfg!(feature = "suggestions") {
+        return None;
+    }
     let text = text.trim();
     braces(text)
         .or_else(|| template(text))

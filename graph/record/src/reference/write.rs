@@ -26,7 +26,11 @@ impl Reference {
     /// # Errors
     /// `reference_read_only`, `reference_type` (the target does not accept such a value) and
     /// `reference_unresolved` (a parent is not a map). The record is then unchanged.
-    pub fn set(&self, record: &mut Record, value: Value) -> Result<(), Fault> {
+    pub fn set(&self, record: &mut Record, value: impl Into<Value>) -> Result<(), Fault> {
+        self.set_value(record, value.into())
+    }
+
+    fn set_value(&self, record: &mut Record, value: Value) -> Result<(), Fault> {
         match &self.target {
             Target::Record | Target::Position | Target::Payload => return Err(self.read_only("set")),
             Target::Operation => record.operation = self.operation(&value)?,

@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use anabranch_record::clock;
 use anabranch_record::text::Str;
 use tokio::time::Instant;
 
 use super::Reason;
 use super::doubt::Doubts;
 use super::val::Val;
+use crate::processor_time::taken_by_thread;
 
 #[cfg(test)]
 mod answers;
@@ -177,12 +177,12 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// Returns the deadline after `time` from now, on this thread.
     pub(crate) fn within(time: Duration) -> Deadline {
-        Deadline { time: Instant::now() + time, taken: clock::taken_by_thread().saturating_add(time) }
+        Deadline { time: Instant::now() + time, taken: taken_by_thread().saturating_add(time) }
     }
 
     /// Returns the remaining processor time.
     pub(crate) fn left(self) -> Duration {
-        self.taken.saturating_sub(clock::taken_by_thread())
+        self.taken.saturating_sub(taken_by_thread())
     }
 
     fn is_over(self) -> bool {

@@ -316,7 +316,7 @@ proptest! {
         let mut fields: Object = fields.into_iter().collect();
         fields.insert("time", Value::Time(chrono::DateTime::from_timestamp_micros(micros.into()).unwrap()));
         let mut text = String::new();
-        crate::infer::infer(&fields, &mut text).unwrap();
+        anabranch_record::avro::infer(&fields, &mut text).unwrap();
         let codec = codec(&text);
         let mut bytes = Vec::new();
         codec.encode_fields(&fields, &mut bytes).unwrap();

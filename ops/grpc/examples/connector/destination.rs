@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::sync::{Arc, Mutex};
 
 use anabranch_ops_grpc::wire;
-use anabranch_ops_opencdc::decode_record;
 use anabranch_record::json::write_record;
+use anabranch_record::protobuf::decode_record;
 use anabranch_record::{Data, Record};
 use bytes::Bytes;
 use prost::Message as _;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use anabranch_ops_grpc::wire;
-use anabranch_ops_opencdc::encode_record;
 use anabranch_ops_opencdc::wire::{CreateSchema, FoundSchema, GetSchema};
 use anabranch_record::metadata::{Metadata, key};
+use anabranch_record::protobuf::encode_record;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Position, Record};
 use bytes::Bytes;

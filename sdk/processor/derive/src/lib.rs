@@ -20,12 +20,12 @@ pub fn plugin_parameters(input: proc_macro::TokenStream) -> proc_macro::TokenStr
     derived(input, Runtime::Plugin)
 }
 
-/// The crate that the generated code uses.
+/// The crate that reads the settings.
 #[derive(Clone, Copy, PartialEq)]
 enum Runtime {
-    /// `anabranch-processor`: a field is a constant.
+    /// `anabranch-processor`.
     Guest,
-    /// `anabranch-plugin`: a field is a parameter of its specification.
+    /// `anabranch-plugin`.
     Plugin,
 }
 
@@ -78,9 +78,22 @@ fn expand(input: &DeriveInput, runtime: Runtime) -> syn::Result<TokenStream> {
                 let #value = <#kind as #root::Parameters>::read(&#prefix.concat(), settings);
             });
         } else {
-            let (declaration, field) = runtime.field(&name, kind, &documentation(&field.attrs), &attributes);
-            declared.push(quote_spanned! { kind.span() => declarations.add::<#kind>(prefix, #declaration); });
-            read.push(quote_spanned! { kind.span() => let #value = settings.read::<#kind>(prefix, #field); });
+            let (types, description, rules) = (runtime.types(), documentation(&field.attrs), &attributes.rules);
+            let with_default = attributes.default.iter().map(|default| quote!(.default_value(#default)));
+            let default = match &attributes.default {
+                Some(default) => quote!(::core::option::Option::Some(#default)),
+                None => quote!(::core::option::Option::None),
+            };
+            declared.push(quote_spanned! { kind.span() =>
+                let parameter = #root::Parameter::new(#name, <#kind as #root::#types>::KIND, #description);
+                declarations.add::<#kind>(prefix, parameter #(#with_default)* #(.#rules)*);
+            });
+            if runtime == Runtime::Guest && attributes.has_expression {
+                declared.push(quote!(declarations.match_expressions();));
+            }
+            read.push(quote_spanned! { kind.span() =>
+                let #value = settings.read::<#kind>(prefix, &#root::Field { name: #name, default: #default });
+            });
         }
         if attributes.nesting != Some(Nesting::Flat) {
             let name = name.to_string();
@@ -122,39 +135,32 @@ impl Runtime {
         }
     }
 
-    /// Returns how a field is declared, and how it is found when settings are read.
-    fn field(
-        self,
-        name: &TokenStream,
-        kind: &syn::Type,
-        description: &str,
-        attributes: &Attributes,
-    ) -> (TokenStream, TokenStream) {
-        let (root, rules) = (self.root(), &attributes.rules);
-        let default = match &attributes.default {
-            Some(default) => quote!(::core::option::Option::Some(#default)),
-            None => quote!(::core::option::Option::None),
-        };
+    /// Returns the trait of the types that parameters can have.
+    fn types(self) -> TokenStream {
         match self {
-            Runtime::Guest => {
-                let field = quote! {
-                    const { &#root::Field {
-                        name: #name,
-                        description: #description,
-                        default: #default,
-                        validations: &[#(#root::Validation::#rules),*],
-                    } }
-                };
-                (field.clone(), field)
-            }
-            Runtime::Plugin => {
-                let with_default = attributes.default.iter().map(|default| quote!(.default_value(#default)));
-                let declaration = quote! {
-                    #root::Parameter::new(#name, <#kind as #root::ParameterType>::KIND, #description)
-                        #(#with_default)* #(.#rules)*
-                };
-                (declaration, quote!(&#root::Field { name: #name, default: #default }))
-            }
+            Runtime::Guest => quote!(Setting),
+            Runtime::Plugin => quote!(ParameterType),
+        }
+    }
+
+    /// Returns the rules and other attributes of a field that is not nested.
+    fn attributes(self) -> &'static [&'static str] {
+        match self {
+            Runtime::Guest => &["required", "greater_than", "less_than", "one_of", "none_of", "regex"],
+            Runtime::Plugin => &[
+                "required",
+                "secret",
+                "may_be_blank",
+                "greater_than",
+                "less_than",
+                "one_of",
+                "none_of",
+                "within",
+                "regex",
+                "aliases",
+                "example",
+                "only_with",
+            ],
         }
     }
 }
@@ -178,8 +184,10 @@ struct Attributes {
     nesting: Option<Nesting>,
     /// A function that changes the parameters of a nested field.
     adjust: Option<Expr>,
-    /// For guests, variants of `Validation`; for plugins, calls of methods of `Parameter`.
+    /// Calls of methods of `Parameter`.
     rules: Vec<TokenStream>,
+    /// True if a rule is a regular expression.
+    has_expression: bool,
 }
 
 impl Attributes {
@@ -229,54 +237,21 @@ impl Attributes {
             }
             _ => {}
         }
-        let rule = match runtime {
-            Runtime::Guest => guest_rule(&key, meta)?,
-            Runtime::Plugin => plugin_rule(&key, meta)?,
-        };
-        self.rules.push(rule);
+        self.has_expression |= key == "regex";
+        self.rules.push(rule(&key, meta, runtime)?);
         Ok(())
     }
 }
 
-/// Returns a variant of the `Validation` of `anabranch-processor`.
-fn guest_rule(key: &str, meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
-    let runtime = Runtime::Guest;
+/// Returns a call of a method of `Parameter`.
+fn rule(key: &str, meta: &ParseNestedMeta<'_>, runtime: Runtime) -> syn::Result<TokenStream> {
+    if !runtime.attributes().contains(&key) {
+        let adjust = if runtime == Runtime::Plugin { ", adjust" } else { "" };
+        let known = runtime.attributes().join(", ");
+        return Err(meta.error(format!("expected one of name, default, {known}, nested, flatten{adjust}")));
+    }
+    let method = format_ident!("{key}");
     Ok(match key {
-        "required" => quote!(Required),
-        "greater_than" => {
-            let bound = number(meta.value()?, runtime)?;
-            quote!(GreaterThan(#bound))
-        }
-        "less_than" => {
-            let bound = number(meta.value()?, runtime)?;
-            quote!(LessThan(#bound))
-        }
-        "one_of" => {
-            let values = texts(meta.value()?, runtime)?;
-            quote!(OneOf(&#values))
-        }
-        "none_of" => {
-            let values = texts(meta.value()?, runtime)?;
-            quote!(NoneOf(&#values))
-        }
-        "regex" => {
-            let pattern: LitStr = meta.value()?.parse()?;
-            quote!(Regex(::anabranch_processor::parameters::Pattern::new(#pattern)))
-        }
-        _ => {
-            return Err(meta.error(
-                "expected name, default, required, greater_than, less_than, one_of, none_of, regex, nested or flatten",
-            ));
-        }
-    })
-}
-
-/// Returns a call of a method of the `Parameter` of `anabranch-plugin`.
-fn plugin_rule(key: &str, meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream> {
-    let runtime = Runtime::Plugin;
-    let method = format_ident!("{}", if key.is_empty() { "_" } else { key });
-    Ok(match key {
-        "required" | "secret" | "may_be_blank" => quote!(#method()),
         "greater_than" | "less_than" => {
             let bound = number(meta.value()?, runtime)?;
             quote!(#method(#bound))
@@ -289,12 +264,7 @@ fn plugin_rule(key: &str, meta: &ParseNestedMeta<'_>) -> syn::Result<TokenStream
             let value = text(&meta.value()?.parse()?, runtime)?;
             quote!(#method(#value))
         }
-        _ => {
-            return Err(meta.error(
-                "expected name, default, required, secret, may_be_blank, greater_than, less_than, one_of, none_of, \
-                 within, regex, aliases, example, only_with, nested, flatten or adjust",
-            ));
-        }
+        _ => quote!(#method()),
     })
 }
 

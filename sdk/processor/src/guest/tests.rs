@@ -2,9 +2,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::*;
-use crate::host::stand_in::{self, Call, Calls};
 use crate::schema;
-use crate::wire::{command_side, schema_side};
+use crate::schema::message::host_side as schema_side;
+use crate::testing::host::{self as stand_in, Call, Calls};
+use crate::wire::host_side;
 
 /// A host that speaks the protocol of the buffers to the letter, and notes what the guest does.
 #[derive(Default)]
@@ -18,7 +19,7 @@ struct Script {
 
 #[derive(Default)]
 struct Seen {
-    responses: Vec<Vec<u8>>,
+    responses: Vec<Bytes>,
     /// Sizes of the buffers of `command_request`.
     buffers: Vec<usize>,
     executed: usize,
@@ -41,7 +42,7 @@ impl Calls for Script {
     }
 
     fn command_response(&mut self, buffer: &[u8]) -> u32 {
-        self.seen.borrow_mut().responses.push(buffer.to_vec());
+        self.seen.borrow_mut().responses.push(Bytes::copy_from_slice(buffer));
         0
     }
 
@@ -58,7 +59,8 @@ impl Calls for Script {
             Some(_) => panic!("another request before the parked response was fetched"),
             None => {
                 seen.executed += 1;
-                let asked = schema_side::asked(buffer, false).unwrap();
+                let request = Bytes::copy_from_slice(buffer);
+                let asked = schema_side::asked(&request, false).unwrap();
                 if asked.version < 0 {
                     return HostError::VERSION_NOT_FOUND.code();
                 }
@@ -80,7 +82,7 @@ impl Processor for Echo {
     type Parameters = ();
 
     fn specification() -> Specification {
-        Specification::new("echo", "v1.0.0")
+        Specification::new("echo", "v1.0.0", "")
     }
 
     fn configure((): ()) -> Result<Self, Error> {
@@ -88,7 +90,7 @@ impl Processor for Echo {
     }
 
     fn process(&mut self, record: Record) -> Result<Output, Error> {
-        match record.payload.after.as_raw() {
+        match record.payload.after.raw().map(|bytes| &**bytes) {
             Some(b"fail") => Err(Error::new("as told")),
             Some(b"drop") => Ok(Output::Filtered),
             Some(b"twice") => Ok(vec![record.clone(), record].into()),
@@ -106,7 +108,7 @@ fn serve(commands: Vec<Command>, ends: Option<HostError>) -> (Result<(), HostErr
 
 #[test]
 fn the_whole_life_of_a_processor() {
-    let records: Vec<Record> = ["a", "fail", "drop", "twice"].map(Record::create).into();
+    let records: Vec<Record> = ["a", "fail", "drop", "twice"].map(Record::new).into();
     let commands = vec![
         Command::Specify,
         Command::Configure(BTreeMap::new()),
@@ -118,9 +120,9 @@ fn the_whole_life_of_a_processor() {
     let (ended, seen) = serve(commands, None);
     assert_eq!(ended, Ok(()));
     let seen = seen.borrow();
-    let kinds: Vec<u64> = seen.responses.iter().map(|bytes| command_side::response(bytes).unwrap().0).collect();
+    let kinds: Vec<u32> = seen.responses.iter().map(|bytes| host_side::response(bytes).unwrap().0).collect();
     assert_eq!(kinds, [2, 3, 4, 5, 5, 6]);
-    let outputs = command_side::outputs(command_side::response(&seen.responses[3]).unwrap().1).unwrap();
+    let outputs = host_side::outputs(host_side::response(&seen.responses[3]).unwrap().1).unwrap();
     let twice = vec![records[3].clone(); 2];
     let expected =
         [Ok(Output::Single(records[0].clone())), Err(Error::new("as told")), Ok(Output::Filtered), Ok(twice.into())];
@@ -129,7 +131,7 @@ fn the_whole_life_of_a_processor() {
 
 #[test]
 fn a_command_that_does_not_fit_is_asked_for_again_with_its_size() {
-    let large = Command::Process(vec![Record::create(vec![1; 100_000])]);
+    let large = Command::Process(vec![Record::new(vec![1; 100_000])]);
     let size = large.write().len();
     let (ended, seen) = serve(vec![Command::Configure(BTreeMap::new()), large, Command::Teardown], None);
     assert_eq!(ended, Ok(()));
@@ -155,8 +157,7 @@ fn commands_out_of_order_are_answered_with_errors() {
     ];
     let (ended, seen) = serve(commands, None);
     assert_eq!(ended, Ok(()));
-    let kinds: Vec<u64> =
-        seen.borrow().responses.iter().map(|bytes| command_side::response(bytes).unwrap().0).collect();
+    let kinds: Vec<u32> = seen.borrow().responses.iter().map(|bytes| host_side::response(bytes).unwrap().0).collect();
     assert_eq!(kinds, [1, 5, 1, 1, 6]);
 }
 

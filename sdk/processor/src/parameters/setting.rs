@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anabranch_record::reference::Reference;
+use anabranch_record::specification::ParameterKind;
+
 use super::{Field, Settings};
-use crate::reference::Reference;
-use crate::specification::ParameterKind;
 
 /// A type that a parameter can have.
 ///
-/// For your own types, implement [`Setting::KIND`] and [`Setting::parse`].
+/// For your own types, implement [`Setting::KIND`] and [`Setting::parse`], and [`Setting::number`] for numbers.
 pub trait Setting: Sized {
     /// Kind that hosts and their users see.
     const KIND: ParameterKind;
@@ -26,6 +27,11 @@ pub trait Setting: Sized {
         None
     }
 
+    /// Returns the value if it is a number, for `greater_than` and `less_than`: any other value violates every bound.
+    fn number(&self) -> Option<f64> {
+        None
+    }
+
     /// Returns the name under which a parameter of this name is declared.
     fn declared(name: &str) -> String {
         name.to_owned()
@@ -38,7 +44,7 @@ pub trait Setting: Sized {
 }
 
 impl Setting for String {
-    const KIND: ParameterKind = ParameterKind::String;
+    const KIND: ParameterKind = ParameterKind::Text;
 
     fn parse(text: &str) -> Result<Self, String> {
         Ok(text.to_owned())
@@ -54,10 +60,13 @@ impl Setting for PathBuf {
 }
 
 impl Setting for Reference {
-    const KIND: ParameterKind = ParameterKind::String;
+    const KIND: ParameterKind = ParameterKind::Text;
 
     fn parse(text: &str) -> Result<Self, String> {
-        Reference::parse(text.trim()).map_err(|error| error.to_string())
+        Reference::parse(text.trim()).map_err(|error| match error.hint() {
+            Some(hint) => format!("{error} ({hint})"),
+            None => error.to_string(),
+        })
     }
 }
 
@@ -80,6 +89,10 @@ macro_rules! numbers {
 
             fn parse(text: &str) -> Result<Self, String> {
                 text.parse().map_err(|_| format!(concat!("{:?} is not a ", $what, " that fits into ", stringify!($number)), text))
+            }
+
+            fn number(&self) -> Option<f64> {
+                Some(*self as f64)
             }
         }
     )*)*};
@@ -133,6 +146,10 @@ impl<T: Setting> Setting for Option<T> {
         T::parse(text).map(Some)
     }
 
+    fn number(&self) -> Option<f64> {
+        self.as_ref().and_then(T::number)
+    }
+
     fn absent() -> Option<Self> {
         Some(None)
     }
@@ -140,7 +157,7 @@ impl<T: Setting> Setting for Option<T> {
 
 /// Values separated by commas.
 impl<T: Setting> Setting for Vec<T> {
-    const KIND: ParameterKind = ParameterKind::String;
+    const KIND: ParameterKind = ParameterKind::Text;
 
     fn parse(text: &str) -> Result<Self, String> {
         text.split(',').map(str::trim).filter(|text| !text.is_empty()).map(T::parse).collect()
@@ -170,8 +187,9 @@ impl<T: Setting> Setting for BTreeMap<String, T> {
     fn read(name: &str, field: &Field, settings: &mut Settings) -> Option<Self> {
         let prefix = [name, "."].concat();
         let below = settings.below(&prefix);
-        if below.is_empty() && field.validations.contains(&super::Validation::Required) {
-            settings.problem(&Self::declared(name), super::REQUIRED);
+        let declared = Self::declared(name);
+        if below.is_empty() && settings.is_required(&declared) {
+            settings.problem(&declared, super::REQUIRED);
             return None;
         }
         let (mut map, mut valid) = (BTreeMap::new(), true);

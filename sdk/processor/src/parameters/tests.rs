@@ -1,8 +1,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anabranch_record::reference::Reference;
+
 use super::*;
-use crate::reference::Reference;
 
 fn settings(pairs: &[(&str, &str)]) -> Settings {
     Settings::new(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
@@ -13,7 +14,19 @@ fn one<T: Setting>(field: &Field, text: &str) -> Result<T, Vec<String>> {
     settings.read("", field).ok_or(settings.problems)
 }
 
-const PLAIN: Field = Field { name: "x", description: "", default: None, validations: &[] };
+/// Reads a parameter with rules.
+fn ruled<T: Setting>(
+    rules: impl FnOnce(Parameter) -> Parameter,
+    default: Option<&'static str>,
+    text: &str,
+) -> Option<T> {
+    let mut settings = settings(&[("x", text)]);
+    settings.declarations.add::<T>("", rules(Parameter::new("x", T::KIND, "")));
+    settings.declarations.match_expressions();
+    settings.read("", &Field { name: "x", default })
+}
+
+const PLAIN: Field = Field { name: "x", default: None };
 
 #[test]
 fn values_are_of_their_types() {
@@ -58,22 +71,19 @@ fn values_of_other_types_are_refused_by_name_and_value() {
 
 #[test]
 fn bounds_are_strict_and_what_is_no_number_is_out_of_them() {
-    const BETWEEN: Field =
-        Field { default: Some("1"), validations: &[Validation::GreaterThan(0.0), Validation::LessThan(10.0)], ..PLAIN };
     for (text, fits) in [("0", false), ("0.1", true), ("9.9", true), ("10", false), ("NaN", false), ("", true)] {
-        assert_eq!(one::<f64>(&BETWEEN, text).is_ok(), fits, "{text:?}");
+        assert_eq!(ruled::<f64>(|x| x.greater_than(0.0).less_than(10.0), Some("1"), text).is_some(), fits, "{text:?}");
     }
 }
 
 #[test]
 fn texts_are_validated() {
-    const CHOICE: Field = Field { validations: &[Validation::OneOf(&["a", "b"])], ..PLAIN };
-    const OTHER: Field = Field { validations: &[Validation::NoneOf(&["a"])], ..PLAIN };
-    const SMALL: Field = Field { validations: &[Validation::Regex(Pattern::new("^[a-z]+$"))], ..PLAIN };
-    let fits = |field: &Field, text: &str| one::<String>(field, text).is_ok();
-    assert!(fits(&CHOICE, "b") && !fits(&CHOICE, "c"));
-    assert!(fits(&OTHER, "b") && !fits(&OTHER, "a"));
-    assert!(fits(&SMALL, "b") && !fits(&SMALL, "B"));
+    let choice = |text: &str| ruled::<String>(|x| x.one_of(&["a", "b"]), None, text).is_some();
+    assert!(choice("b") && !choice("c"));
+    let other = |text: &str| ruled::<String>(|x| x.none_of(&["a"]), None, text).is_some();
+    assert!(other("b") && !other("a"));
+    let small = |text: &str| ruled::<String>(|x| x.regex("^[a-z]+$"), None, text).is_some();
+    assert!(small("b") && !small("B"));
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! Avro: schemas, and binary data without a header (Avro specification 1.12, "Binary Encoding").
 //!
-//! Logical types keep their underlying type: a timestamp is an integer, a decimal is bytes.
+//! Logical types keep their underlying type: a timestamp is an integer, a decimal is bytes. A time can be written as a
+//! timestamp. Numbers of another type are written if they keep their value.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
-use crate::text::same;
-use crate::value::{Map, Value};
-use crate::wire::refill;
+use anabranch_record::text::{Str, same};
+use anabranch_record::value::{Object, Value};
 
 /// Maximum nesting depth of data.
 const MOST_LEVELS: usize = 200;
@@ -32,11 +33,29 @@ enum Type {
     Bytes,
     String,
     Fixed(usize),
-    Enum(Vec<String>),
+    Enum(Vec<Str>),
     Array(usize),
     Map(usize),
     Union(Vec<usize>),
-    Record(Vec<(String, usize)>),
+    Record(Vec<(Str, usize)>),
+    Timestamp(Unit),
+}
+
+/// Unit of a timestamp.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Unit {
+    Millis,
+    Micros,
+    Nanos,
+}
+
+/// Which values fit a type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fit {
+    /// Those that are decoded as the same value.
+    Same,
+    /// Also numbers of another type, if they keep their value.
+    Equal,
 }
 
 /// Error in a schema or in data.
@@ -64,7 +83,7 @@ impl Avro {
     }
 
     /// Decodes the fields of a record or map; reuses the memory of `spare`.
-    pub(crate) fn decode(&self, bytes: &[u8], spare: Map) -> Result<Map, AvroError> {
+    pub(crate) fn decode(&self, bytes: &[u8], spare: Arc<Object>) -> Result<Arc<Object>, AvroError> {
         let mut decoder = Decoder { avro: self, left: bytes, empty: MOST_EMPTY };
         let mut value = Value::Map(spare);
         decoder.value(self.root, &mut value, MOST_LEVELS)?;
@@ -78,16 +97,32 @@ impl Avro {
     }
 
     /// Appends the encoded fields. Returns `false` if they do not fit the schema; `out` then contains a part of them.
-    pub(crate) fn encode(&self, map: &Map, out: &mut Vec<u8>) -> bool {
-        self.encode_map(self.root, map, out).is_some()
+    pub(crate) fn encode(&self, map: &Object, out: &mut Vec<u8>) -> bool {
+        self.encode_map(self.root, map, Fit::Equal, out).is_some()
     }
 
-    fn encode_value(&self, place: usize, value: &Value, out: &mut Vec<u8>) -> Option<()> {
+    fn encode_value(&self, place: usize, value: &Value, fit: Fit, out: &mut Vec<u8>) -> Option<()> {
         match (&self.types[place], value) {
             (Type::Null, Value::Null) => {}
             (Type::Boolean, Value::Bool(value)) => out.push(u8::from(*value)),
             (Type::Int, Value::Int(number)) => long(i64::from(i32::try_from(*number).ok()?), out),
-            (Type::Long, Value::Int(number)) => long(*number, out),
+            (Type::Long | Type::Timestamp(_), Value::Int(number)) => long(*number, out),
+            (Type::Timestamp(unit), Value::Time(time)) => long(
+                match unit {
+                    Unit::Millis => time.timestamp_millis(),
+                    Unit::Micros => time.timestamp_micros(),
+                    Unit::Nanos => time.timestamp_nanos_opt()?,
+                },
+                out,
+            ),
+            (Type::Int | Type::Long, Value::Float(_)) if fit == Fit::Equal => {
+                return self.encode_value(place, &Value::Int(value.as_i64()?), fit, out);
+            }
+            (Type::Float | Type::Double, Value::Int(number)) if fit == Fit::Equal => {
+                let float = *number as f64;
+                (float as i64 == *number && number.unsigned_abs() <= 1 << 53).then_some(())?;
+                return self.encode_value(place, &Value::Float(float), fit, out);
+            }
             (Type::Float, Value::Float(number)) => {
                 let float = *number as f32;
                 if f64::from(float) != *number && !number.is_nan() {
@@ -100,40 +135,34 @@ impl Avro {
             (Type::String, Value::Text(text)) => counted(text.as_bytes(), out),
             (Type::Fixed(size), Value::Bytes(bytes)) if bytes.len() == *size => out.extend_from_slice(bytes),
             (Type::Enum(symbols), Value::Text(text)) => {
-                long(symbols.iter().position(|symbol| symbol == text)? as i64, out);
+                long(symbols.iter().position(|symbol| *symbol == *text)? as i64, out);
             }
             (Type::Array(items), Value::List(list)) => {
                 if !list.is_empty() {
                     long(list.len() as i64, out);
-                    for item in list {
-                        self.encode_value(*items, item, out)?;
+                    for item in list.iter() {
+                        self.encode_value(*items, item, fit, out)?;
                     }
                 }
                 out.push(0);
             }
-            (Type::Map(_) | Type::Record(_), Value::Map(map)) => self.encode_map(place, map, out)?,
+            (Type::Map(_) | Type::Record(_), Value::Map(map)) => self.encode_map(place, map, fit, out)?,
             (Type::Union(branches), value) => {
-                let start = out.len();
-                let fits = branches.iter().enumerate().any(|(i, &branch)| {
-                    out.truncate(start);
-                    long(i as i64, out);
-                    self.encode_value(branch, value, out).is_some()
-                });
-                return fits.then_some(());
+                return union(branches, fit, out, |branch, fit, out| self.encode_value(branch, value, fit, out));
             }
             _ => return None,
         }
         Some(())
     }
 
-    fn encode_map(&self, place: usize, map: &Map, out: &mut Vec<u8>) -> Option<()> {
+    fn encode_map(&self, place: usize, map: &Object, fit: Fit, out: &mut Vec<u8>) -> Option<()> {
         match &self.types[place] {
             Type::Map(values) => {
                 if !map.is_empty() {
                     long(map.len() as i64, out);
-                    for (key, value) in map {
+                    for (key, value) in map.iter() {
                         counted(key.as_bytes(), out);
-                        self.encode_value(*values, value, out)?;
+                        self.encode_value(*values, value, fit, out)?;
                     }
                 }
                 out.push(0);
@@ -148,7 +177,7 @@ impl Avro {
                         None => map.get(name)?,
                     };
                     found += 1;
-                    self.encode_value(*field, value, out)?;
+                    self.encode_value(*field, value, fit, out)?;
                 }
                 // Fields that the schema lacks would be lost.
                 if found < map.len() {
@@ -156,18 +185,30 @@ impl Avro {
                 }
             }
             Type::Union(branches) => {
-                let start = out.len();
-                let fits = branches.iter().enumerate().any(|(i, &branch)| {
-                    out.truncate(start);
-                    long(i as i64, out);
-                    self.encode_map(branch, map, out).is_some()
-                });
-                return fits.then_some(());
+                return union(branches, fit, out, |branch, fit, out| self.encode_map(branch, map, fit, out));
             }
             _ => return None,
         }
         Some(())
     }
+}
+
+/// Writes the first type of a union that holds the same value, or else the first that holds an equal one.
+fn union(
+    branches: &[usize],
+    fit: Fit,
+    out: &mut Vec<u8>,
+    mut encode: impl FnMut(usize, Fit, &mut Vec<u8>) -> Option<()>,
+) -> Option<()> {
+    let start = out.len();
+    let fits: &[Fit] = if fit == Fit::Same { &[Fit::Same] } else { &[Fit::Same, Fit::Equal] };
+    fits.iter().find_map(|fit| {
+        branches.iter().enumerate().find_map(|(i, &branch)| {
+            out.truncate(start);
+            long(i as i64, out);
+            encode(branch, *fit, out)
+        })
+    })
 }
 
 /// Writes a zigzag integer in base 128.
@@ -232,7 +273,7 @@ impl Parser {
                         self.types[place] = match named {
                             "enum" => {
                                 let symbols = part("symbols")?.as_array().into_iter().flatten();
-                                let symbols = symbols.map(|symbol| symbol.as_str().unwrap_or_default().to_owned());
+                                let symbols = symbols.map(|symbol| Str::from(symbol.as_str().unwrap_or_default()));
                                 Type::Enum(symbols.collect())
                             }
                             "fixed" => {
@@ -248,7 +289,7 @@ impl Parser {
                                     else {
                                         return wrong(format!("a field of {full:?} in the schema lacks name or type"));
                                     };
-                                    fields.push((name.to_owned(), self.parse(kind, &space, below)?));
+                                    fields.push((name.into(), self.parse(kind, &space, below)?));
                                 }
                                 Type::Record(fields)
                             }
@@ -256,7 +297,17 @@ impl Parser {
                         Ok(place)
                     }
                     // A type with attributes, such as a logical type.
-                    _ => self.parse(kind, space, below),
+                    _ => {
+                        let place = self.parse(kind, space, below)?;
+                        let logical = object.get("logicalType").and_then(serde_json::Value::as_str).unwrap_or_default();
+                        let unit = match logical.strip_prefix("local-").unwrap_or(logical) {
+                            "timestamp-millis" => Unit::Millis,
+                            "timestamp-micros" => Unit::Micros,
+                            "timestamp-nanos" => Unit::Nanos,
+                            _ => return Ok(place),
+                        };
+                        Ok(if self.types[place] == Type::Long { self.add(Type::Timestamp(unit)) } else { place })
+                    }
                 }
             }
             _ => wrong("a type in the schema is neither text, list nor object"),
@@ -301,15 +352,15 @@ impl Decoder<'_, '_> {
         *to = match &avro.types[place] {
             Type::Null => Value::Null,
             Type::Boolean => Value::Bool(self.take(1)? != [0]),
-            Type::Int | Type::Long => Value::Int(self.long()?),
+            Type::Int | Type::Long | Type::Timestamp(_) => Value::Int(self.long()?),
             Type::Float => Value::Float(f64::from(f32::from_le_bytes(self.array()?))),
             Type::Double => Value::Float(f64::from_le_bytes(self.array()?)),
-            Type::Bytes => Value::Bytes(self.counted()?.to_vec()),
+            Type::Bytes => Value::Bytes(self.counted()?.into()),
             Type::String => {
-                refill::text_value(to, self.text()?);
+                to.set_text(self.text()?);
                 return Ok(());
             }
-            Type::Fixed(size) => Value::Bytes(self.take(*size)?.to_vec()),
+            Type::Fixed(size) => Value::Bytes(self.take(*size)?.into()),
             Type::Enum(symbols) => {
                 let symbol = usize::try_from(self.long()?).ok().and_then(|i| symbols.get(i));
                 match symbol {
@@ -325,18 +376,18 @@ impl Decoder<'_, '_> {
                     list.push(item);
                     Ok(())
                 })?;
-                Value::List(list)
+                Value::from(list)
             }
             Type::Map(values) => {
-                let mut map = Map::new();
+                let mut entries = Vec::new();
                 self.blocks(|decoder| {
-                    let key = decoder.text()?.to_owned();
+                    let key = Str::from(decoder.text()?);
                     let mut value = Value::Null;
                     decoder.value(*values, &mut value, below)?;
-                    map.insert(key, value);
+                    entries.push((key, value));
                     Ok(())
                 })?;
-                Value::Map(map)
+                Value::from(Object::from_entries(entries))
             }
             Type::Union(branches) => {
                 let branch = usize::try_from(self.long()?).ok().and_then(|i| branches.get(i));
@@ -346,23 +397,25 @@ impl Decoder<'_, '_> {
                 }
             }
             Type::Record(fields) => {
-                let mut map = match std::mem::take(to) {
-                    Value::Map(map) => map,
-                    _ => Map::new(),
-                };
+                if let Value::Map(map) = to
+                    && let Some(map) = Arc::get_mut(map)
+                {
+                    return self.fields(fields, map, below);
+                }
+                let mut map = Object::new();
                 self.fields(fields, &mut map, below)?;
-                Value::Map(map)
+                Value::from(map)
             }
         };
         Ok(())
     }
 
     /// Decodes fields into `map`. If the map has the same keys in the order of the schema, reuses its memory.
-    fn fields(&mut self, fields: &[(String, usize)], map: &mut Map, levels: usize) -> Result<(), AvroError> {
+    fn fields(&mut self, fields: &[(Str, usize)], map: &mut Object, levels: usize) -> Result<(), AvroError> {
         if map.len() == fields.len()
-            && map.keys().zip(fields).all(|(key, (name, _))| same(key.as_bytes(), name.as_bytes()))
+            && map.iter().zip(fields).all(|((key, _), (name, _))| same(key.as_bytes(), name.as_bytes()))
         {
-            for (to, (_, field)) in map.values_mut().zip(fields) {
+            for ((_, to), (_, field)) in map.iter_mut().zip(fields) {
                 self.value(*field, to, levels)?;
             }
             return Ok(());
@@ -372,7 +425,7 @@ impl Decoder<'_, '_> {
             self.value(*field, &mut value, levels)?;
             Ok((name.clone(), value))
         });
-        *map = fields.collect::<Result<Map, AvroError>>()?;
+        *map = Object::from_entries(fields.collect::<Result<_, AvroError>>()?);
         Ok(())
     }
 

@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
+
+use anabranch_record::avro::infer;
+use anabranch_record::metadata::Metadata;
+use anabranch_record::metadata::key::{
+    KEY_SCHEMA_SUBJECT, KEY_SCHEMA_VERSION, PAYLOAD_SCHEMA_SUBJECT, PAYLOAD_SCHEMA_VERSION,
+};
+use anabranch_record::specification::{Parameter, ParameterKind};
+use anabranch_record::text::Str;
+use anabranch_record::value::Object;
+use anabranch_record::{Change, Data, Record};
+use bytes::{Bytes, BytesMut};
 
 use super::avro::Avro;
-use super::infer::infer;
 use crate::error::Error;
-use crate::metadata::{
-    KEY_SCHEMA_SUBJECT, KEY_SCHEMA_VERSION, Metadata, PAYLOAD_SCHEMA_SUBJECT, PAYLOAD_SCHEMA_VERSION,
-};
 use crate::parameters::{Declarations, Settings};
-use crate::record::{Change, Data, Record};
-use crate::text::same;
-use crate::value::Map;
-use crate::wire::refill;
 
 const SWITCHES: [(&str, &str); 4] = [
     ("sdk.schema.decode.key.enabled", "Decodes the key if the metadata names its schema."),
@@ -26,7 +30,7 @@ const SWITCHES: [(&str, &str); 4] = [
 const MOST_CACHED: usize = 256;
 
 /// Metadata keys of the schema of the key, and of the payload.
-const KEYS: [[&str; 2]; 2] =
+const KEYS: [[Str; 2]; 2] =
     [[KEY_SCHEMA_SUBJECT, KEY_SCHEMA_VERSION], [PAYLOAD_SCHEMA_SUBJECT, PAYLOAD_SCHEMA_VERSION]];
 
 /// Decodes and encodes records, as enabled in the settings.
@@ -36,17 +40,19 @@ pub(crate) struct Codec {
     decode: [bool; 2],
     encode: [bool; 2],
     /// Schemas by subject and version.
-    schemas: BTreeMap<(String, i32), Rc<Avro>>,
+    schemas: BTreeMap<(Str, i32), Rc<Avro>>,
     /// Last named schemas for the key and the payload, before and after the processor: usually the next record names
     /// the same.
     recent: [[Option<Recent>; 2]; 2],
     /// Versions of inferred schemas, by subject and text.
-    inferred: BTreeMap<(String, String), i32>,
+    inferred: BTreeMap<(Str, String), i32>,
     warned: [bool; 2],
     /// Encoded maps, whose memory is reused for decoding.
-    maps: Vec<Map>,
-    /// Decoded bytes, whose memory is reused for encoding.
-    bytes: Vec<Vec<u8>>,
+    maps: Vec<Arc<Object>>,
+    /// The data that is being encoded.
+    encoding: Vec<u8>,
+    /// Memory of encoded data, which is reused when all records of a batch are freed.
+    encoded: BytesMut,
 }
 
 impl Default for Codec {
@@ -59,7 +65,8 @@ impl Default for Codec {
             inferred: BTreeMap::new(),
             warned: [false; 2],
             maps: Vec::new(),
-            bytes: Vec::new(),
+            encoding: Vec::new(),
+            encoded: BytesMut::new(),
         }
     }
 }
@@ -67,9 +74,9 @@ impl Default for Codec {
 /// A schema named in metadata.
 #[derive(Debug, PartialEq, Eq)]
 struct Named {
-    subject: String,
+    subject: Str,
     /// Version as written in the metadata.
-    written: String,
+    written: Str,
     version: i32,
 }
 
@@ -88,7 +95,7 @@ enum Side {
 }
 
 /// Schema names in the metadata: subject and version for the key, then for the payload.
-type Texts<'m> = [[Option<&'m str>; 2]; 2];
+type Texts<'m> = [[Option<&'m Str>; 2]; 2];
 
 /// Schemas that a record named for its key and payload before it was processed.
 #[derive(Debug, Default)]
@@ -97,7 +104,8 @@ pub(crate) struct Attached([Option<Rc<Named>>; 2]);
 impl Codec {
     pub(crate) fn declare(declarations: &mut Declarations) {
         for (name, description) in SWITCHES {
-            declarations.add_switch(name, description);
+            let switch = Parameter::new(name, ParameterKind::Bool, description);
+            declarations.add::<bool>("", switch.default_value("true"));
         }
     }
 
@@ -131,13 +139,12 @@ impl Codec {
                                 let spare = self.maps.pop().unwrap_or_default();
                                 let decoded = self.schema(Side::Before, i, named)?.decode(bytes, spare);
                                 let decoded = decoded.map_err(|error| named.blame("decode", &error))?;
-                                self.bytes.push(std::mem::take(bytes));
                                 *data = Data::Structured(decoded);
                             }
                         }
                     }
                     None if texts[i] != [None, None] && !std::mem::replace(&mut self.warned[i], true) => {
-                        let [subject, version] = KEYS[i];
+                        let [subject, version] = &KEYS[i];
                         log::warn!("records have only one of {subject} and {version}, and are not changed");
                     }
                     None => {}
@@ -154,11 +161,6 @@ impl Codec {
         self.maps.clear();
     }
 
-    /// Frees unused buffers after a batch is encoded.
-    pub(crate) fn encoded_all(&mut self) {
-        self.bytes.clear();
-    }
-
     /// Encodes structured data that has a schema.
     pub(crate) fn encode(&mut self, record: &mut Record, attached: &Attached) -> Result<(), Error> {
         let Record { metadata, key, payload, .. } = record;
@@ -167,19 +169,22 @@ impl Codec {
             [0, 1].map(|i| if self.encode[i] { self.named(Side::After, i, texts[i]) } else { Ok(None) })
         };
         for ((i, mut data), named) in sides(key, payload).into_iter().enumerate().zip(named) {
-            if data.iter().flatten().all(|data| data.as_structured().is_none()) {
+            if data.iter().flatten().all(|data| data.fields().is_none()) {
                 continue;
             }
             let Some(mut named) = named? else { continue };
             let mut encoded = self.encoded(i, &named, &data)?;
             if encoded.is_none() && attached.0[i].as_ref() == Some(&named) {
                 // The processor changed the shape of the data. The side after the change decides.
-                let shape = data.iter().flatten().rev().find_map(|data| data.as_structured());
-                let text = shape.map(infer).transpose()?.unwrap_or_default();
+                let shape = data.iter().flatten().rev().find_map(|data| data.fields());
+                let mut text = String::new();
+                if let Some(fields) = shape {
+                    infer(fields, &mut text)?;
+                }
                 let version = self.create(&named.subject, text)?;
-                let written = version.to_string();
+                let written = Str::from(version.to_string());
                 named = Rc::new(Named { subject: named.subject.clone(), written: written.clone(), version });
-                metadata.insert(KEYS[i][1].to_owned(), written);
+                metadata.insert(KEYS[i][1].clone(), written);
                 encoded = self.encoded(i, &named, &data)?;
             }
             let encoded = encoded.ok_or_else(|| named.blame("encode", &"it does not fit the schema"))?;
@@ -200,12 +205,14 @@ impl Codec {
         i: usize,
         named: &Rc<Named>,
         data: &[Option<&mut Data>; 2],
-    ) -> Result<Option<[Option<Vec<u8>>; 2]>, Error> {
+    ) -> Result<Option<[Option<Bytes>; 2]>, Error> {
         let avro = self.schema(Side::After, i, named)?;
-        let mut encode = |map: &Map| {
-            let mut bytes = self.bytes.pop().unwrap_or_default();
-            refill::bytes(&mut bytes, &[]);
-            avro.encode(map, &mut bytes).then_some(bytes)
+        let mut encode = |map: &Object| {
+            self.encoding.clear();
+            avro.encode(map, &mut self.encoding).then(|| {
+                self.encoded.extend_from_slice(&self.encoding);
+                self.encoded.split().freeze()
+            })
         };
         let mut encoded = [None, None];
         for (data, encoded) in data.iter().zip(&mut encoded) {
@@ -220,18 +227,18 @@ impl Codec {
     }
 
     /// Returns the schema of a subject and version, if both are present.
-    fn named(&mut self, side: Side, i: usize, texts: [Option<&str>; 2]) -> Result<Option<Rc<Named>>, Error> {
+    fn named(&mut self, side: Side, i: usize, texts: [Option<&Str>; 2]) -> Result<Option<Rc<Named>>, Error> {
         let [Some(subject), Some(written)] = texts else { return Ok(None) };
         let recent = &mut self.recent[side as usize][i];
         if let Some(Recent { named, .. }) = recent
-            && same(named.subject.as_bytes(), subject.as_bytes())
-            && same(named.written.as_bytes(), written.as_bytes())
+            && named.subject == *subject
+            && named.written == *written
         {
             return Ok(Some(named.clone()));
         }
         let version =
             written.parse().map_err(|_| Error::new(format!("{}: {written:?} is not a number", KEYS[i][1])))?;
-        let named = Rc::new(Named { subject: subject.to_owned(), written: written.to_owned(), version });
+        let named = Rc::new(Named { subject: subject.clone(), written: written.clone(), version });
         *recent = Some(Recent { named: named.clone(), avro: None });
         Ok(Some(named))
     }
@@ -261,8 +268,8 @@ impl Codec {
     }
 
     /// Returns the version of an inferred schema.
-    fn create(&mut self, subject: &str, text: String) -> Result<i32, Error> {
-        let key = (subject.to_owned(), text);
+    fn create(&mut self, subject: &Str, text: String) -> Result<i32, Error> {
+        let key = (subject.clone(), text);
         if let Some(version) = self.inferred.get(&key) {
             return Ok(*version);
         }
@@ -289,10 +296,10 @@ impl Named {
 /// Reads the schema names in one pass over the metadata: separate look-ups would compare long keys with equal prefixes.
 fn texts(metadata: &Metadata) -> Texts<'_> {
     let mut texts = Texts::default();
-    for (key, value) in metadata {
+    for (key, value) in metadata.iter() {
         for (keys, texts) in KEYS.iter().zip(&mut texts) {
             for (name, text) in keys.iter().zip(texts) {
-                if same(key.as_bytes(), name.as_bytes()) {
+                if key == name {
                     *text = Some(value);
                 }
             }

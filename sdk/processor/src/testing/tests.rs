@@ -1,5 +1,5 @@
 use super::*;
-use crate::parameters::Field;
+use crate::parameters::{Field, Parameter, Setting};
 
 struct Named<const CASE: u8>;
 
@@ -7,7 +7,7 @@ struct Odd;
 
 impl Parameters for Odd {
     fn declare(prefix: &str, declarations: &mut Declarations) {
-        declarations.add::<i64>(prefix, &ODD);
+        declarations.add::<i64>(prefix, Parameter::new("odd", <i64 as Setting>::KIND, "").default_value("x"));
     }
 
     fn read(prefix: &str, settings: &mut Settings) -> Option<Self> {
@@ -15,14 +15,16 @@ impl Parameters for Odd {
     }
 }
 
-const ODD: Field = Field { name: "odd", description: "", default: Some("x"), validations: &[] };
+const ODD: Field = Field { name: "odd", default: Some("x") };
 
 impl<const CASE: u8> Processor for Named<CASE> {
     type Parameters = Odd;
 
     fn specification() -> Specification {
         let (name, version) = [("", "v1.0.0"), ("a", "1.0"), ("a", "1.0.0-rc.1")][usize::from(CASE)];
-        Specification::new(name, version)
+        let mut specification = Specification::new(name, "", "");
+        specification.version = version.into();
+        specification
     }
 
     fn configure(_: Odd) -> Result<Self, Error> {

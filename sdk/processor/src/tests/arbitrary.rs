@@ -1,8 +1,8 @@
 //! Records for tests, any number of them, the same in each run.
 
-use crate::metadata::Metadata;
-use crate::record::{Change, Data, Operation, Record};
-use crate::value::{Map, Value};
+use anabranch_record::metadata::Metadata;
+use anabranch_record::value::{Object, Value};
+use anabranch_record::{Data, Operation, Position, Record};
 
 /// Numbers without order: xorshift64.
 pub(crate) struct Random(pub(crate) u64);
@@ -31,18 +31,18 @@ impl Random {
         let mut metadata = Metadata::new();
         for key in keys {
             if self.below(8) > 0 {
-                metadata.insert(key.to_owned(), self.text());
+                metadata.insert(key, self.text());
             }
         }
         metadata
     }
 
     /// Fields of which many have the same names; values are those that survive the wire.
-    pub(crate) fn map(&mut self, levels: u64) -> Map {
-        let mut map = Map::new();
+    pub(crate) fn map(&mut self, levels: u64) -> Object {
+        let mut map = Object::new();
         for key in ["a", "ab", "b", "long_enough_for_words"] {
             if self.below(8) > 0 {
-                map.insert(key.to_owned(), self.value(levels));
+                map.insert(key, self.value(levels));
             }
         }
         map
@@ -52,29 +52,28 @@ impl Random {
         match self.below(if levels == 0 { 4 } else { 6 }) {
             0 => Value::Null,
             1 => Value::Bool(self.below(2) == 0),
-            2 => Value::Float(self.below(1000) as f64 / 8.0),
-            3 => Value::Text(self.text()),
-            4 => Value::List((0..self.below(3)).map(|_| self.value(levels - 1)).collect()),
-            _ => Value::Map(self.map(levels - 1)),
+            2 => Value::Float(self.below(1000) as f64 + 0.125),
+            3 => Value::from(self.text()),
+            4 => Value::from((0..self.below(3)).map(|_| self.value(levels - 1)).collect::<Vec<_>>()),
+            _ => Value::from(self.map(levels - 1)),
         }
     }
 
     fn data(&mut self) -> Data {
         match self.below(4) {
             0 => Data::Absent,
-            1 => Data::Raw(self.text().into_bytes()),
-            _ => Data::Structured(self.map(2)),
+            1 => Data::from(self.text()),
+            _ => Data::from(self.map(2)),
         }
     }
 
     pub(crate) fn record(&mut self) -> Record {
-        Record {
-            position: self.text().into_bytes(),
-            operation: self.pick(&[Operation::Create, Operation::Update, Operation::Delete, Operation::Snapshot]),
-            metadata: self.metadata(),
-            key: self.data(),
-            payload: Change { before: self.data(), after: self.data() },
-        }
+        let position = Position::copy_from(self.text().as_bytes());
+        let mut record = Record::create(position, self.data(), self.data());
+        record.operation = self.pick(&Operation::ALL);
+        record.metadata = self.metadata();
+        record.payload.before = self.data();
+        record
     }
 
     pub(crate) fn records(&mut self) -> Vec<Record> {

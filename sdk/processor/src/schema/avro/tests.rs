@@ -1,19 +1,27 @@
 use super::*;
+use anabranch_record::avro::infer;
+
 use crate::tests::arbitrary::Random;
 
-fn map(fields: &[(&str, Value)]) -> Map {
-    fields.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect()
+fn map(fields: &[(&str, Value)]) -> Object {
+    fields.iter().map(|(key, value)| (*key, value.clone())).collect()
 }
 
-fn both_ways(schema: &str, map: &Map) -> Vec<u8> {
+fn inferred(map: &Object) -> Avro {
+    let mut text = String::new();
+    infer(map, &mut text).unwrap();
+    Avro::parse(&text).unwrap()
+}
+
+fn both_ways(schema: &str, map: &Object) -> Vec<u8> {
     let avro = Avro::parse(schema).unwrap();
     let mut bytes = Vec::new();
     assert!(avro.encode(map, &mut bytes), "{map:?} does not fit {schema}");
-    assert_eq!(avro.decode(&bytes, Map::new()).as_ref(), Ok(map));
+    assert_eq!(avro.decode(&bytes, Arc::default()).as_deref(), Ok(map));
     bytes
 }
 
-fn fits(schema: &str, map: &Map) -> bool {
+fn fits(schema: &str, map: &Object) -> bool {
     Avro::parse(schema).unwrap().encode(map, &mut Vec::new())
 }
 
@@ -34,10 +42,10 @@ fn nothing_shows_of_the_map_in_whose_memory_another_is_decoded() {
     let mut random = Random(4);
     for _ in 0..500 {
         let map = random.map(3);
-        let avro = Avro::parse(&crate::schema::infer::infer(&map).unwrap()).unwrap();
+        let avro = inferred(&map);
         let mut bytes = Vec::new();
         assert!(avro.encode(&map, &mut bytes));
-        assert_eq!(avro.decode(&bytes, random.map(3)), Ok(map));
+        assert_eq!(avro.decode(&bytes, random.map(3).into()).as_deref(), Ok(&map));
     }
 }
 
@@ -58,17 +66,17 @@ fn every_type_survives() {
         ("int", (-65).into()),
         ("float", 0.5.into()),
         ("double", f64::MIN_POSITIVE.into()),
-        ("bytes", vec![0u8, 255].into()),
-        ("fixed", vec![1u8, 2].into()),
-        ("again", vec![3u8, 4].into()),
+        ("bytes", Value::Bytes([0, 255].into())),
+        ("fixed", Value::Bytes([1, 2].into())),
+        ("again", Value::Bytes([3, 4].into())),
         ("enum", "B".into()),
         ("array", vec![Value::Int(i64::MIN), i64::MAX.into()].into()),
-        ("map", Value::Map(map(&[("k", "v".into())]))),
+        ("map", Value::from(map(&[("k", "v".into())]))),
         ("union", 7.into()),
         ("time", 1_700_000_000_000_000_i64.into()),
         ("next", Value::Null),
     ]);
-    fields.insert("next".to_owned(), Value::Map(fields.clone()));
+    fields.insert("next", Value::from(fields.clone()));
     both_ways(&schema, &fields);
 }
 
@@ -80,12 +88,50 @@ fn what_would_be_lost_does_not_fit() {
         map(&[]),
         map(&[("a", 1.into()), ("b", 1.into())]),
         map(&[("a", (1_i64 << 40).into())]),
-        map(&[("a", 1.0.into())]),
+        map(&[("a", 1.5.into())]),
         map(&[("a", "1".into())]),
     ] {
         assert!(!fits(&schema, &other), "{other:?}");
     }
     assert!(!fits(&record(r#"{"name":"a","type":"float"}"#), &map(&[("a", 0.1.into())])));
+    assert!(!fits(&record(r#"{"name":"a","type":"double"}"#), &map(&[("a", ((1_i64 << 53) + 1).into())])));
+}
+
+#[test]
+fn numbers_are_written_as_another_type_if_they_keep_their_value() {
+    let written = |kind: &str, value: Value| {
+        let avro = Avro::parse(&record(&format!(r#"{{"name":"a","type":{kind}}}"#))).unwrap();
+        let mut bytes = Vec::new();
+        assert!(avro.encode(&map(&[("a", value)]), &mut bytes), "{kind}");
+        avro.decode(&bytes, Arc::default()).unwrap().get("a").cloned().unwrap()
+    };
+    assert_eq!(written(r#""long""#, 3.0.into()), Value::Int(3));
+    assert_eq!(written(r#""double""#, 3.into()), Value::Float(3.0));
+    assert_eq!(written(r#"["null","double","long"]"#, 3.into()), Value::Int(3), "the same type comes first");
+    assert_eq!(written(r#"["null","long"]"#, 3.0.into()), Value::Int(3));
+    let time = Value::Time("2024-01-31T00:00:00.5Z".parse().unwrap());
+    for (unit, number) in [("millis", 1_706_659_200_500), ("micros", 1_706_659_200_500_000)] {
+        let kind = format!(r#"{{"type":"long","logicalType":"timestamp-{unit}"}}"#);
+        assert_eq!(written(&kind, time.clone()), Value::Int(number));
+    }
+}
+
+#[test]
+fn every_shape_fits_the_schema_that_is_inferred_from_it() {
+    let nested = Value::from(map(&[("a", Value::Int(1)), ("b", Value::Null)]));
+    let lists =
+        vec![Value::from(vec![nested.clone(), Value::from(Vec::new()), "x".into()]), Value::from(Object::new())];
+    let map = map(&[
+        ("null", Value::Null),
+        ("bool", true.into()),
+        ("float", f64::NEG_INFINITY.into()),
+        ("bytes", Value::Bytes([1].into())),
+        ("nested", nested),
+        ("lists", lists.into()),
+    ]);
+    let mut bytes = Vec::new();
+    assert!(inferred(&map).encode(&map, &mut bytes));
+    assert_eq!(inferred(&map).decode(&bytes, Arc::default()).as_deref(), Ok(&map));
 }
 
 #[test]
@@ -104,10 +150,10 @@ fn damaged_data_are_refused_without_much_memory_or_time() {
         &[0, 0, 9],
         &[255; 20],
     ] {
-        assert!(schema.decode(bytes, Map::new()).is_err(), "{bytes:?}");
+        assert!(schema.decode(bytes, Arc::default()).is_err(), "{bytes:?}");
     }
     let endless = Avro::parse(&record(r#"{"name":"next","type":"r"}"#)).unwrap();
-    assert!(endless.decode(&[], Map::new()).is_err());
+    assert!(endless.decode(&[], Arc::default()).is_err());
 }
 
 #[test]

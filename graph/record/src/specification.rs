@@ -1,7 +1,8 @@
 //! Specifications of connectors and processors: name, documentation and parameters. Declared once per kind, they drive
-//! parsing, error messages, listings, generated files and documentation.
+//! parsing, error messages, listings, generated files and documentation. Plugins that are built in and processors in
+//! WebAssembly declare the same type.
 
-use anabranch_record::text::Str;
+use crate::text::Str;
 
 /// Name, documentation and parameters of a plugin in one role.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +65,7 @@ impl Specification {
         self
     }
 
-    /// Adds several parameters, for example those of [`shared`](crate::parameters::shared).
+    /// Adds several parameters, for example those that several plugins share.
     #[must_use]
     pub fn with_all(mut self, parameters: Vec<Parameter>) -> Self {
         self.parameters.extend(parameters);
@@ -136,7 +137,7 @@ impl Parameter {
             let start = self.name.strip_suffix("headers.*")?;
             (start.is_empty() || start.ends_with('.')).then(|| setting.trim().rsplit('.').next()).flatten()
         };
-        self.secret || of_headers().is_some_and(crate::secret::names_a_credential)
+        self.secret || of_headers().is_some_and(names_a_credential)
     }
 
     /// Creates an optional parameter without a default.
@@ -252,13 +253,32 @@ impl Parameter {
     }
 }
 
+/// Returns `true` if a header or query parameter contains a credential, judged by its name: `X-Auth-Token`, `api_key`.
+/// O(length).
+pub fn names_a_credential(name: &str) -> bool {
+    const WHOLE: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "sig"];
+    const PARTS: [&str; 10] = [
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "passphrase",
+        "apikey",
+        "api-key",
+        "access-key",
+        "auth-key",
+        "credential",
+    ];
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    WHOLE.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part)) || name.ends_with("subscription-key")
+}
+
 fn statics(texts: &[&'static str]) -> Vec<Str> {
     texts.iter().map(|text| Str::from_static(text)).collect()
 }
 
 /// The type of a parameter's value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParameterKind {
     /// Any text.
     Text,
@@ -280,6 +300,30 @@ pub enum ParameterKind {
     Template,
     /// Path of a file.
     File,
+}
+
+impl ParameterKind {
+    /// Returns the name, in lower case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ParameterKind::Text => "text",
+            ParameterKind::Int => "int",
+            ParameterKind::Float => "float",
+            ParameterKind::Bool => "bool",
+            ParameterKind::Duration => "duration",
+            ParameterKind::Bytes => "bytes",
+            ParameterKind::List => "list",
+            ParameterKind::Reference => "reference",
+            ParameterKind::Template => "template",
+            ParameterKind::File => "file",
+        }
+    }
+}
+
+impl serde::Serialize for ParameterKind {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
 }
 
 /// A rule beyond the type.

@@ -1,11 +1,13 @@
-//! Replacement for the host if the processor is not WebAssembly: in tests.
+//! The host of processors that are not WebAssembly: of those in tests.
 
 use std::cell::RefCell;
 
+use bytes::Bytes;
+
+use super::Respond;
 use crate::error::HostError;
-use crate::schema::Schema;
-use crate::wire::schema_side;
-use crate::{http, testing::Respond};
+use crate::http::{self, message::host_side as http_side};
+use crate::schema::{Schema, message::host_side as schema_side};
 
 thread_local! {
     static HOST: RefCell<Host> = RefCell::default();
@@ -50,29 +52,29 @@ pub(crate) fn respond_with(respond: Box<Respond>) {
     HOST.with_borrow_mut(|host| host.respond = Some(respond));
 }
 
-pub(super) fn command_request(buffer: &mut [u8]) -> u32 {
+pub(crate) fn command_request(buffer: &mut [u8]) -> u32 {
     HOST.with_borrow_mut(|host| match &mut host.scripted {
         Some(calls) => calls.command_request(buffer),
         None => HostError::NO_MORE_COMMANDS.code(),
     })
 }
 
-pub(super) fn command_response(buffer: &mut [u8]) -> u32 {
+pub(crate) fn command_response(buffer: &mut [u8]) -> u32 {
     HOST.with_borrow_mut(|host| match &mut host.scripted {
         Some(calls) => calls.command_response(buffer),
         None => HostError::UNKNOWN_COMMAND_RESPONSE.code(),
     })
 }
 
-pub(super) fn create_schema(buffer: &mut [u8]) -> u32 {
+pub(crate) fn create_schema(buffer: &mut [u8]) -> u32 {
     HOST.with_borrow_mut(|host| host.in_out(Call::CreateSchema, buffer))
 }
 
-pub(super) fn get_schema(buffer: &mut [u8]) -> u32 {
+pub(crate) fn get_schema(buffer: &mut [u8]) -> u32 {
     HOST.with_borrow_mut(|host| host.in_out(Call::GetSchema, buffer))
 }
 
-pub(super) fn http_request(buffer: &mut [u8]) -> u32 {
+pub(crate) fn http_request(buffer: &mut [u8]) -> u32 {
     HOST.with_borrow_mut(|host| host.in_out(Call::Http, buffer))
 }
 
@@ -97,11 +99,12 @@ impl Host {
     }
 
     fn answer(&mut self, call: Call, request: &[u8]) -> Result<Vec<u8>, HostError> {
+        let request = &Bytes::copy_from_slice(request);
         if call == Call::Http {
-            let request = schema_side::read_request(request).map_err(|_| HostError::INTERNAL)?;
+            let request = http_side::read_request(request).map_err(|_| HostError::INTERNAL)?;
             let respond = self.respond.as_mut().ok_or(HostError::HTTP_DISABLED)?;
             let response: http::Response = respond(&request)?;
-            return Ok(schema_side::write_response(&response));
+            return Ok(http_side::write_response(&response));
         }
         let creates = call == Call::CreateSchema;
         let asked = schema_side::asked(request, creates).map_err(|_| HostError::INTERNAL)?;

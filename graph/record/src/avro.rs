@@ -1,4 +1,4 @@
-//! Infers the schema of fields without one.
+//! Infers the Avro schema of fields without one.
 //!
 //! The top-level fields are a record named `record`, in name order. Maps below it are Avro maps and lists are arrays,
 //! of the union of `null` and the types in them. The members of a union have a fixed order, so that equal shapes give
@@ -13,8 +13,8 @@
 //! | list | array of a union; of `null` and `string` if it is empty |
 //! | map | map of a union; of `null` and `string` if it is empty |
 
-use anabranch_record::text::Str;
-use anabranch_record::value::{Object, Value};
+use crate::text::Str;
+use crate::value::{Object, Value};
 
 /// Reason why a schema cannot be inferred.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -174,7 +174,7 @@ impl Union {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_record::json::parse_value;
+    use crate::json::parse_value;
 
     use super::*;
 

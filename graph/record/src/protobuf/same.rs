@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use anabranch_record::value::{Object, Value, timestamp_text};
-use anabranch_record::{Data, Record};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+
+use crate::record::{Data, Record};
+use crate::value::{Object, Value, timestamp_text};
 
 /// Restores the types of fields that a plugin returned unchanged: integers beyond 2⁵³ with all digits, whole floats,
 /// bytes, times. `before` is the record that was sent. O(fields).

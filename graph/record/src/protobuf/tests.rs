@@ -1,10 +1,11 @@
-use anabranch_record::value::Timestamp;
+use bytes::Bytes;
 use proptest::prelude::*;
-use prost::Message as _;
 
+use super::read::DEPTH;
 use super::*;
-use crate::keep_types;
-use crate::wire::{CommandRequest, CommandResponse, Outcome, Request, Response};
+use crate::record::{Data, Position, Record};
+use crate::text::Str;
+use crate::value::{Object, Timestamp, Value};
 
 fn encoded(record: &Record) -> Bytes {
     let mut out = Vec::new();
@@ -116,48 +117,6 @@ proptest! {
     }
 }
 
-/// What real hosts and guests said to each other, decoded, encoded by us and decoded again.
-#[test]
-fn transcripts_of_real_guests_survive() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/wasm-transcripts");
-    let Ok(files) = std::fs::read_dir(&folder) else {
-        println!("skipped: {} is not there", folder.display());
-        return;
-    };
-    let again = |bytes: &Bytes| {
-        let record = decode_record(bytes).unwrap();
-        let ours = encoded(&record);
-        assert_eq!(ours.len(), bytes.len(), "only the order of maps may differ");
-        assert_eq!(decode_record(&ours).unwrap(), record);
-    };
-    let mut records = 0;
-    for file in files {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
-        let steps: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
-        for step in steps {
-            let bytes = |name: &str| Bytes::from(STANDARD.decode(step[name].as_str().unwrap()).unwrap());
-            let request = CommandRequest::decode(bytes("req")).unwrap();
-            assert_eq!(request.encode_to_vec().len(), bytes("req").len());
-            if let Some(Request::Process(process)) = &request.request {
-                records += process.records.len();
-                process.records.iter().for_each(again);
-            }
-            let response = CommandResponse::decode(bytes("resp")).unwrap();
-            assert_eq!(CommandResponse::decode(&*response.encode_to_vec()).unwrap(), response);
-            if let Some(Response::Process(processed)) = &response.response {
-                for processed in &processed.records {
-                    match processed.outcome.as_ref().unwrap() {
-                        Outcome::Single(bytes) => again(bytes),
-                        Outcome::Multi(process) => process.records.iter().for_each(again),
-                        Outcome::Filter(_) | Outcome::Error(_) => {}
-                    }
-                }
-            }
-        }
-    }
-    assert!(records > 8, "{records}");
-}
-
 proptest! {
     #[test]
     fn no_bytes_panic(bytes: Vec<u8>) {
@@ -182,4 +141,49 @@ proptest! {
         record.metadata.insert(format!("m.{name}"), name);
         prop_assert_eq!(decode_record(&encoded(&record)).unwrap(), record);
     }
+}
+
+proptest! {
+    #[test]
+    fn nothing_shows_of_the_record_in_whose_memory_another_is_read(
+        old in crate::arbitrary::record_of(crate::arbitrary::value().boxed()),
+        new in crate::arbitrary::record_of(crate::arbitrary::value().boxed()),
+        keeps: bool,
+        (at, bit) in (0usize..4096, 0u8..8),
+    ) {
+        let bytes = encoded(&new);
+        let mut changed = bytes.to_vec();
+        let length = changed.len();
+        changed[at % length] ^= 1u8 << bit;
+        let as_text = |read: Result<Record, DecodeError>| read.map(|record| format!("{record:?}"));
+        for bytes in [bytes, changed.into()] {
+            for old in [&old, &new, &decode_record(&encoded(&new)).unwrap()] {
+                let mut place = decode_record(&encoded(old)).unwrap_or_default();
+                let kept = keeps.then(|| place.clone());
+                let before = format!("{kept:?}");
+                let read = decode_into(&mut place, Reader::new(&bytes)).map(|()| place);
+                prop_assert_eq!(as_text(read), as_text(decode_record(&bytes)));
+                prop_assert_eq!(format!("{kept:?}"), before);
+            }
+        }
+    }
+}
+
+#[test]
+fn metadata_that_are_shared_do_not_stay() {
+    let mut given = Record::default();
+    given.metadata.insert("a", "b");
+    let copy = given.clone();
+    decode_into(&mut given, Reader::new(&encoded(&Record::default()))).unwrap();
+    assert_eq!((given.metadata.len(), copy.metadata.len()), (0, 1));
+}
+
+#[test]
+fn malformed_fields_are_named() {
+    let first = |bytes: &'static [u8]| Reader::new(&Bytes::from_static(bytes)).next().map(|_| ());
+    assert_eq!(first(&[0x0A, 0x05, 1]), Err(DecodeError::Truncated));
+    assert_eq!(first(&[0x0B]), Err(DecodeError::Malformed("an unknown wire type")));
+    assert_eq!(first(&[0x02, 0x00]), Err(DecodeError::Malformed("a field with the number 0")));
+    let long = &[8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 2];
+    assert_eq!(first(long), Err(DecodeError::Malformed("a number of more than 64 bits")));
 }

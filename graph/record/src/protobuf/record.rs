@@ -1,16 +1,18 @@
 //! Converts records to and from `opencdc.v1.Record`.
 
-use anabranch_record::metadata::{Metadata, own_key};
-use anabranch_record::text::Str;
-use anabranch_record::value::{Object, Value, timestamp_text};
-use anabranch_record::{Change, Data, Operation, Position, Record};
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 
-use crate::read::{DEPTH, DecodeError, Field, Reader};
-use crate::same::keep_types;
-use crate::write::{self, FIXED64, VARINT};
+use super::read::{DEPTH, DecodeError, Field, Reader};
+use super::same::keep_types;
+use super::write::{self, FIXED64, VARINT};
+use crate::metadata::{FOREIGN_PREFIXES, Metadata, own_key};
+use crate::record::{Data, Operation, Position, Record};
+use crate::text::{Str, same};
+use crate::value::{Object, Value, timestamp_text};
 
 /// Appends the message of a record without a length prefix, with the plugins' names for metadata.
 ///
@@ -39,24 +41,83 @@ pub fn encode_record(record: &Record, out: &mut Vec<u8>) {
 /// Fails if the message is not a record.
 pub fn decode_record(bytes: &Bytes) -> Result<Record, DecodeError> {
     let mut record = Record::default();
-    let mut metadata = Metadata::new();
-    let mut position = Position::default();
-    let mut reader = Reader::new(bytes);
-    while let Some(field) = reader.next()? {
-        match field {
-            (1, Field::Len(bytes)) => position = Position::copy_from(bytes.slice()),
-            (2, Field::Varint(number)) => record.operation = operation(number)?,
-            (3, Field::Len(entry)) => {
+    decode_into(&mut record, Reader::new(bytes))?;
+    let position = Position::copy_from(&record.position().0);
+    Ok(record.with_position(position))
+}
+
+/// Replaces a record by the one in a message, like [`decode_record`]; the position is a slice of the message, too. Keys
+/// and texts that are the same as before keep their memory, unless another record shares it: most records of a stream
+/// have the keys of the previous one.
+///
+/// # Errors
+/// Fails if the message is not a record. The record is then a mixture of both.
+pub fn decode_into(record: &mut Record, message: Reader<'_>) -> Result<(), DecodeError> {
+    let (mut position, mut change) = (Position::default(), Operation::default());
+    let (mut key, mut before, mut after) = (None, None, None);
+    let mut places = record.metadata.refill();
+    // True while the entries have the same keys as those of the record.
+    let mut alike = true;
+    let mut from = message;
+    while let Some((number, field)) = from.next()? {
+        match (number, field) {
+            (1, Field::Len(bytes)) => position = Position(bytes.bytes()),
+            (2, Field::Varint(number)) => change = operation(number)?,
+            (3, Field::Len(entry)) if alike => {
                 let (key, value) = text_entry(entry)?;
-                metadata.insert_translated(&key.into(), value);
+                alike = places.as_mut().is_some_and(|places| places.next(|own| is_name_of(own, key), value));
             }
-            (4, Field::Len(message)) => record.key = read_data(message)?,
-            (5, Field::Len(message)) => read_change(message, &mut record.payload)?,
+            (4, Field::Len(message)) => key = Some(message),
+            (5, Field::Len(mut sides)) => {
+                while let Some((number, field)) = sides.next()? {
+                    match (number, field) {
+                        (1, Field::Len(message)) => before = Some(message),
+                        (2, Field::Len(message)) => after = Some(message),
+                        _ => {}
+                    }
+                }
+            }
             _ => {}
         }
     }
-    record.metadata = metadata;
-    Ok(record.with_position(position))
+    let complete = match places {
+        Some(places) => places.is_complete(),
+        None => record.metadata.is_empty(),
+    };
+    if !alike || !complete {
+        record.metadata = read_metadata(message)?;
+    }
+    record.set_position(position);
+    record.operation = change;
+    fill_data(&mut record.key, key)?;
+    fill_data(&mut record.payload.before, before)?;
+    fill_data(&mut record.payload.after, after)
+}
+
+/// Returns `true` if a plugin's name of metadata is that of the key `own`.
+fn is_name_of(own: &str, name: &str) -> bool {
+    for (foreign, prefix) in FOREIGN_PREFIXES {
+        if let Some(rest) = name.strip_prefix(foreign) {
+            return own.strip_prefix(prefix).is_some_and(|own| same(own.as_bytes(), rest.as_bytes()));
+        }
+    }
+    same(own.as_bytes(), name.as_bytes())
+}
+
+/// Reads the metadata of a record. If it has two names for a key, this service's name wins.
+fn read_metadata(mut from: Reader<'_>) -> Result<Metadata, DecodeError> {
+    let mut metadata = Metadata::new();
+    while let Some(field) = from.next()? {
+        if let (3, Field::Len(entry)) = field {
+            let (key, value) = text_entry(entry)?;
+            match own_key(key) {
+                Some(own) if metadata.contains_key(&own) => {}
+                Some(own) => drop(metadata.insert(own, value)),
+                None => drop(metadata.insert(key, value)),
+            }
+        }
+    }
+    Ok(metadata)
 }
 
 /// Decodes a plugin's output for `before`, which was sent as `sent`. Works like [`decode_record`] and [`keep_types`],
@@ -98,12 +159,7 @@ pub fn decode_answer(bytes: &Bytes, sent: &Bytes, before: &Record) -> Result<Rec
     if same_entries && sent_entries.next().is_none() {
         record.metadata = before.metadata.clone();
     } else {
-        let mut metadata = Metadata::new();
-        for entry in entries(bytes) {
-            let (key, value) = text_entry(entry)?;
-            metadata.insert_translated(&key.into(), value);
-        }
-        record.metadata = metadata;
+        record.metadata = read_metadata(Reader::new(bytes))?;
     }
     let mut record = record.with_position(before.position().clone());
     keep_types(before, &mut record);
@@ -258,64 +314,125 @@ fn text_entry(mut entry: Reader<'_>) -> Result<(&str, &str), DecodeError> {
     Ok((key, value))
 }
 
-fn read_change(mut message: Reader<'_>, change: &mut Change) -> Result<(), DecodeError> {
-    while let Some(field) = message.next()? {
-        match field {
-            (1, Field::Len(message)) => change.before = read_data(message)?,
-            (2, Field::Len(message)) => change.after = read_data(message)?,
-            _ => {}
+fn read_data(message: Reader<'_>) -> Result<Data, DecodeError> {
+    let mut data = Data::Absent;
+    fill_data(&mut data, Some(message))?;
+    Ok(data)
+}
+
+/// Replaces data by that of a message; absent if there is none.
+fn fill_data(place: &mut Data, from: Option<Reader<'_>>) -> Result<(), DecodeError> {
+    let mut found = None;
+    if let Some(mut from) = from {
+        while let Some(field) = from.next()? {
+            match field {
+                (1, Field::Len(bytes)) => found = Some((true, bytes)),
+                (2, Field::Len(message)) => found = Some((false, message)),
+                _ => {}
+            }
+        }
+    }
+    match found {
+        None => *place = Data::Absent,
+        Some((true, bytes)) => *place = Data::Raw(bytes.bytes()),
+        Some((false, message)) => {
+            if let Data::Structured(object) = place
+                && let Some(object) = Arc::get_mut(object)
+            {
+                return fill_object(object, message, 0);
+            }
+            let mut object = Object::new();
+            fill_object(&mut object, message, 0)?;
+            *place = Data::from(object);
         }
     }
     Ok(())
 }
 
-fn read_data(mut message: Reader<'_>) -> Result<Data, DecodeError> {
-    let mut data = Data::Absent;
-    while let Some(field) = message.next()? {
-        match field {
-            (1, Field::Len(bytes)) => data = Data::Raw(bytes.bytes()),
-            (2, Field::Len(message)) => data = Data::from(read_structure(message, 0)?),
-            _ => {}
-        }
-    }
-    Ok(data)
-}
-
-fn read_structure(mut message: Reader<'_>, depth: usize) -> Result<Object, DecodeError> {
+/// Replaces fields by those of a message. If they have the same keys in the same order, keeps the keys.
+fn fill_object(object: &mut Object, message: Reader<'_>, depth: usize) -> Result<(), DecodeError> {
     if depth > DEPTH {
         return Err(DecodeError::TooDeep);
     }
+    if refilled(object, message, depth)? {
+        return Ok(());
+    }
     let mut entries = Vec::new();
-    while let Some(field) = message.next()? {
-        if let (1, Field::Len(mut entry)) = field {
-            let (mut key, mut item) = ("", Value::Null);
-            while let Some(field) = entry.next()? {
-                match field {
-                    (1, Field::Len(text)) => key = text.text()?,
-                    (2, Field::Len(message)) => item = read_value(message, depth + 1)?,
-                    _ => {}
-                }
-            }
-            entries.push((Str::from(key), item));
+    let mut from = message;
+    while let Some(field) = from.next()? {
+        if let (1, Field::Len(entry)) = field {
+            let (key, item) = entry_of_map(entry)?;
+            let mut value = Value::Null;
+            fill_value(&mut value, item, depth + 1)?;
+            entries.push((Str::from(key.text()?), value));
         }
     }
-    Ok(Object::from_entries(entries))
+    *object = Object::from_entries(entries);
+    Ok(())
 }
 
-fn read_value(mut message: Reader<'_>, depth: usize) -> Result<Value, DecodeError> {
-    let mut value = Value::Null;
-    while let Some(field) = message.next()? {
-        value = match field {
-            (1, Field::Varint(_)) => Value::Null,
-            (2, Field::Double(number)) => number_value(number),
-            (3, Field::Len(text)) => Value::from(text.text()?),
-            (4, Field::Varint(flag)) => Value::Bool(flag != 0),
-            (5, Field::Len(message)) => Value::from(read_structure(message, depth)?),
-            (6, Field::Len(message)) => read_list(message, depth)?,
-            _ => value,
-        };
+/// Replaces the values of fields. Returns `false` if the message has other keys, or in another order; some values are then
+/// replaced.
+fn refilled(object: &mut Object, mut from: Reader<'_>, depth: usize) -> Result<bool, DecodeError> {
+    let mut places = object.iter_mut();
+    while let Some(field) = from.next()? {
+        if let (1, Field::Len(entry)) = field {
+            let (key, item) = entry_of_map(entry)?;
+            match places.next() {
+                Some((place, value)) if same(place.as_bytes(), key.slice()) => fill_value(value, item, depth + 1)?,
+                _ => return Ok(false),
+            }
+        }
     }
-    Ok(value)
+    Ok(places.next().is_none())
+}
+
+/// Reads the key and the value of an entry.
+fn entry_of_map(mut entry: Reader<'_>) -> Result<(Reader<'_>, Option<Reader<'_>>), DecodeError> {
+    let (mut key, mut item) = (entry.end(), None);
+    while let Some(field) = entry.next()? {
+        match field {
+            (1, Field::Len(text)) => key = text,
+            (2, Field::Len(message)) => item = Some(message),
+            _ => {}
+        }
+    }
+    Ok((key, item))
+}
+
+/// Replaces a value by that of a message; null if there is none.
+fn fill_value(place: &mut Value, message: Option<Reader<'_>>, depth: usize) -> Result<(), DecodeError> {
+    let mut found = false;
+    if let Some(mut message) = message {
+        while let Some(field) = message.next()? {
+            match field {
+                (1, Field::Varint(_)) => *place = Value::Null,
+                (2, Field::Double(number)) => *place = number_value(number),
+                (3, Field::Len(text)) => place.set_text(text.text()?),
+                (4, Field::Varint(flag)) => *place = Value::Bool(flag != 0),
+                (5, Field::Len(message)) => fill_map(place, message, depth)?,
+                (6, Field::Len(message)) => *place = read_list(message, depth)?,
+                _ => continue,
+            }
+            found = true;
+        }
+    }
+    if !found {
+        *place = Value::Null;
+    }
+    Ok(())
+}
+
+fn fill_map(place: &mut Value, message: Reader<'_>, depth: usize) -> Result<(), DecodeError> {
+    if let Value::Map(object) = place
+        && let Some(object) = Arc::get_mut(object)
+    {
+        return fill_object(object, message, depth);
+    }
+    let mut object = Object::new();
+    fill_object(&mut object, message, depth)?;
+    *place = Value::from(object);
+    Ok(())
 }
 
 fn read_list(mut message: Reader<'_>, depth: usize) -> Result<Value, DecodeError> {
@@ -325,7 +442,9 @@ fn read_list(mut message: Reader<'_>, depth: usize) -> Result<Value, DecodeError
     let mut items = Vec::new();
     while let Some(field) = message.next()? {
         if let (1, Field::Len(message)) = field {
-            items.push(read_value(message, depth + 1)?);
+            let mut item = Value::Null;
+            fill_value(&mut item, Some(message), depth + 1)?;
+            items.push(item);
         }
     }
     Ok(Value::from(items))
@@ -340,6 +459,3 @@ fn number_value(number: f64) -> Value {
         false => Value::Float(number),
     }
 }
-
-#[cfg(test)]
-mod tests;
