@@ -378,7 +378,7 @@ mod tests {
     use super::*;
     use crate::arguments::Arguments;
     use crate::diagnostic::Diagnostics;
-    use crate::operator::ConfiguredOperator;
+    use crate::operator::Configured;
     use crate::specification::Specification;
 
     struct Named(Specification);
@@ -388,7 +388,7 @@ mod tests {
             &self.0
         }
 
-        fn configure(&self, _: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+        fn configure(&self, _: &Arguments) -> Result<Configured, Diagnostics> {
             unreachable!()
         }
     }
