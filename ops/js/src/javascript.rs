@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::flow::Flow;
-use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::operator::{BuiltIsolate, ConfiguredOperator, Fan, OperatorContext, OperatorKind, Signature};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};

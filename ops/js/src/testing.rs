@@ -1,7 +1,6 @@
 //! Runs scripts on records, for tests.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::arguments::Arguments;

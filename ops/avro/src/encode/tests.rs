@@ -80,8 +80,7 @@ fn fields_are_encoded_in_their_place() {
     let host = host(Arc::new(MemoryRegistry::new()));
     let settings = [AUTO, &[("field", ".Payload.After.a")]].concat();
     let mut encode = opened(&kind(), &settings, &host);
-    let mut decode =
-        configured(&crate::decode::kind(), &[("field", ".Payload.After.a")]).unwrap().build(0, &host).unwrap();
+    let mut decode = opened(&crate::decode::kind(), &[("field", ".Payload.After.a")], &host);
     let before = after(fields(r#"{"a":{"b":{"c":1.5}},"n":1}"#));
     let encoded = process(&mut encode, before.clone()).unwrap();
     let found = encoded.payload.after.fields().and_then(|fields| fields.get("a"));

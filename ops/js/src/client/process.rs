@@ -9,7 +9,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anabranch_plugin::operator::Decision;
-use anabranch_plugin::testing::configured::Opened;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use anabranch_record::{Record, clock};

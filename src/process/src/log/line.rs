@@ -147,7 +147,7 @@ fn one_line(text: &mut String, message: &str) {
 }
 
 fn json_opening(level: LogLevel) -> String {
-    format!("{{\"time\":\"{}\",\"level\":\"{}\"", now(), level.as_str())
+    format!("{{\"time\":\"{}\",\"level\":\"{}\"", now(), word(level))
 }
 
 fn json_pair(text: &mut String, name: &str, value: &str) {

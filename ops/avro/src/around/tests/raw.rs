@@ -4,6 +4,7 @@ use anabranch_plugin::flow::{Fields, RecordShape, Shape};
 use anabranch_record::Data;
 
 use super::*;
+use crate::testing::configured;
 
 type Change = fn(Record) -> Vec<Record>;
 
@@ -286,12 +287,12 @@ fn a_row_that_is_not_seen_does_not_shift_the_others() {
     let kind = around(Arc::new(Making { specification, class: Class::Inline, signature: Signature::new(), change }));
     let registry = crate::testing::block_on(registry());
     let mut operator = opened(&kind, &[], &host(registry));
-    let (mut records, mut decisions) = (strip(), Vec::new());
+    let mut records = strip();
     records.push(named(Bytes::new(), "1"));
     records[6].payload.after = fields(r#"{"id":1}"#);
     let mut selected = anabranch_record::mask::Mask::none(7);
     (1..7).for_each(|row| selected.set(row));
-    operator.process(&mut Rows::new(&mut records, Some(&selected), &mut decisions));
+    let decisions = operator.process(&mut records, Some(&selected));
     let failed: Vec<usize> = decisions.iter().map(|(row, _)| *row).collect();
     assert_eq!(failed, [1, 2, 3]);
     assert_eq!(records[..4], strip()[..4]);
