@@ -297,7 +297,7 @@ fn difference(name: &str, before: &str, after: &str, color: bool) -> String {
     plain.lines().map(styled).collect()
 }
 
-fn compile_options(settings: &Settings, once: bool) -> CompileOptions {
+pub(crate) fn compile_options(settings: &Settings, once: bool) -> CompileOptions {
     CompileOptions { split: settings.arch_v2, once, strict: settings.pipelines.strict, limits: settings.limits }
 }
 

@@ -1,6 +1,7 @@
 //! The command line, the generated documentation, and the protocol by which assistants call commands.
 //!
-//! A program of your own links this crate to have all commands with further plugins: [`Service`]. The page
+//! A program of your own links this crate to have all commands with further plugins, or to run the service in process:
+//! [`Service`]. The page
 //! `docs/write-a-connector.md` builds one from nothing. [`Allocator`] is the allocator of the `anabranch` binary. The
 //! modules are public only so that tests can call them. What commands work with has crates of its own, in folders below
 //! this one.
@@ -25,4 +26,6 @@ mod program;
 mod renamed;
 
 pub use anabranch_allocator::Allocator;
-pub use program::{Builder, Service};
+pub use anabranch_service::lifecycle::PipelineOutcome;
+pub use anabranch_service::{Ended, ServiceError};
+pub use program::{Builder, InProcess, Running, Service, StartError};

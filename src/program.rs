@@ -1,12 +1,17 @@
 //! The program as a library: a binary with plugins of its own beside the built-in ones.
 
+mod inside;
+
 use std::process::ExitCode;
 
 use anabranch_plugin::registry::Plugin;
+use anabranch_registry::worker;
 
 use crate::cli;
 
-/// The service with its command line, for a program with plugins of its own.
+pub use inside::{InProcess, Running, StartError};
+
+/// The service, for a program with plugins of its own.
 #[derive(Clone, Copy, Debug)]
 pub enum Service {}
 
@@ -15,10 +20,24 @@ impl Service {
     pub fn builder() -> Builder {
         Builder { plugins: Vec::new() }
     }
+
+    /// Runs this process as a worker, if a service started it as one. Returns the exit code when the work is done, and
+    /// `None` in any other process.
+    ///
+    /// A program that runs the service in process calls it first in `main`, without threads of its own. Otherwise scripts
+    /// run inside the program, without a limit of memory, and there are no standalone connectors. [`Builder::main`] calls
+    /// it.
+    pub fn worker() -> Option<ExitCode> {
+        let code = worker::requested();
+        if code.is_none() {
+            worker::is_program();
+        }
+        code
+    }
 }
 
 /// The plugins of a program.
-#[must_use = "nothing happens before `main`"]
+#[must_use = "nothing happens before `main` or `InProcess::start`"]
 pub struct Builder {
     plugins: Vec<Plugin>,
 }
@@ -26,8 +45,8 @@ pub struct Builder {
 impl Builder {
     /// Adds a source, a processor or a destination. All commands know it, as they know the built-in plugins.
     ///
-    /// The name in its specification must not be that of another plugin with the same role. [`Builder::main`] reports
-    /// this mistake.
+    /// The name in its specification must not be that of another plugin with the same role. [`Builder::main`] and
+    /// [`InProcess::start`] report this mistake.
     pub fn register(mut self, plugin: impl Into<Plugin>) -> Self {
         self.plugins.push(plugin.into());
         self
@@ -41,5 +60,10 @@ impl Builder {
         anabranch_allocator::settle();
         anabranch_process::panics::report();
         cli::main(self.plugins)
+    }
+
+    /// Continues with a service that runs inside this program, without the command line.
+    pub fn in_process(self) -> InProcess {
+        InProcess::new(self.plugins)
     }
 }

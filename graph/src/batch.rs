@@ -12,7 +12,7 @@ pub use lineage::{Alarm, Lineage};
 pub use strips::Strips;
 pub(crate) use unfold::{Part, Unfolding};
 
-use anabranch_plugin::operator::Decision;
+use anabranch_plugin::operator::{Decision, arrange};
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 
@@ -204,8 +204,8 @@ impl Batch {
         Ok(copies)
     }
 
-    /// Applies decisions and keeps the order of the remaining rows. If a row has two decisions, the worse one applies.
-    /// Pieces are made immediately. O(1) without decisions, else O(rows + new records).
+    /// Applies decisions and keeps the order of the remaining rows. If a row has two decisions, they are combined
+    /// ([`Decision::combine`]). Pieces are made immediately. O(1) without decisions, else O(rows + new records).
     ///
     /// # Errors
     /// Credit could not be lent.
@@ -283,14 +283,6 @@ impl Batch {
         self.lineage = lineage;
         debug_assert_eq!(self.records.len(), self.lineage.rows());
         Ok(())
-    }
-}
-
-/// Sorts decisions by row. If a row has two decisions, the worse one stays.
-pub(crate) fn arrange(decisions: &mut Vec<(usize, Decision)>) {
-    if !decisions.is_sorted_by(|a, b| a.0 < b.0) {
-        decisions.sort_by_key(|(row, decision)| (*row, std::cmp::Reverse(decision.rank())));
-        decisions.dedup_by_key(|(row, _)| *row);
     }
 }
 

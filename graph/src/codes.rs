@@ -181,9 +181,6 @@ anabranch_record::codes! {
     /// The pipeline could not be opened.
     NOT_OPENED: "not_opened", "The message has the reason.";
 
-    /// A processor does not behave as it declares.
-    OPERATOR_CLASS: "operator_class", "This is a defect of the processor: report it to its author.";
-
     /// Two consecutive filters drop every record: each drops the records that the other keeps.
     PLAN_ALL_DROPPED: "plan.all_dropped",
         "A filter drops the records for which its condition is true; `not` inverts the condition.";

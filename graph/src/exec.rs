@@ -65,7 +65,7 @@ pub use progress::{LaneCount, LastError, Left, NodeCount, Progress, QueueCount, 
 pub use tap::{Inspection, Look, NodeRole, Side, TapPoint, TappedRecord, Taps, Unjudged, places};
 pub use trial::{Trial, try_out};
 
-use anabranch_plugin::host::LogSink;
+use anabranch_plugin::host::{LogSink, Network};
 use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::state::{ActiveSettings, ResultCache, StateStore, StoreError};
@@ -92,6 +92,8 @@ pub struct Services {
     pub active: Arc<dyn ActiveSettings>,
     /// Registry of the schemas of keys and payloads.
     pub schemas: Arc<dyn SchemaRegistry>,
+    /// Network access of operators.
+    pub network: Network,
 }
 
 impl Services {

@@ -23,7 +23,7 @@
 //! use anabranch_graph::testing::{NoVariables, services};
 //! use anabranch_graph::{config, exec, plan};
 //! use anabranch_plugin::diagnostic::Files;
-//! use anabranch_plugin::operator::{ConfiguredOperator, Decision};
+//! use anabranch_plugin::operator::{Configured, Decision};
 //! use anabranch_plugin::registry::Registry;
 //! use anabranch_plugin::testing::{self, AtEnd, Journal, MemoryStore, Downstream, Upstream};
 //!
@@ -42,7 +42,7 @@
 //! let journal = Journal::default();
 //! let upstream = Arc::new(Upstream::new(&journal, 10, AtEnd::End));
 //! let shelf = Arc::new(Downstream::new("shelf", &journal));
-//! let discard: Arc<dyn ConfiguredOperator> = testing::inline(|_| Ok(Decision::Filter));
+//! let discard: Configured = testing::inline(|_| Ok(Decision::Filter));
 //! let mut registry = Registry::new();
 //! testing::add_source(&mut registry, "numbers", &upstream);
 //! testing::add_destination(&mut registry, "shelf", &shelf);

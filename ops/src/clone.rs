@@ -5,7 +5,9 @@ use std::sync::Arc;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Texts};
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{Decision, Fan, InlineOperator, OperatorKind, Pieces, Rows, Signature};
+use anabranch_plugin::operator::{
+    Decision, Fan, InlineOperator, OperatorContext, OperatorKind, Pieces, Rows, Signature,
+};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
@@ -53,13 +55,11 @@ impl InlineOperator for Copies {
     }
 
     fn signature(&self) -> Signature {
-        Signature {
-            fan: u32::try_from(self.count + 1).map_or(Fan::Many, Fan::Copies),
-            reads: Access::NOTHING,
-            writes: Access::These(vec![vec![Str::from_static("Metadata"), key::CLONE_INDEX]]),
-            needs_arch_v2: true,
-            ..Signature::inline()
-        }
+        Signature::new()
+            .fan(u32::try_from(self.count + 1).map_or(Fan::Many, Fan::Copies))
+            .reads(Access::NOTHING)
+            .writes(Access::These(vec![vec![Str::from_static("Metadata"), key::CLONE_INDEX]]))
+            .needs_arch_v2(true)
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -67,7 +67,7 @@ impl InlineOperator for Copies {
         flow.record.metadata.insert_one_of(key::CLONE_INDEX, Texts::UpTo(most));
     }
 
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             let copies = self.count + 1;
             if copies <= Pieces::FEW {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{Fan, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::operator::{Fan, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::{Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::access::Access;
@@ -49,7 +49,7 @@ impl InlineOperator for Failing {
 
     fn signature(&self) -> Signature {
         let reads = if self.message.literal().is_some() { Access::NOTHING } else { self.message.reads() };
-        Signature { fan: Fan::Never, reads, writes: Access::NOTHING, ..Signature::inline() }
+        Signature::new().fan(Fan::Never).reads(reads).writes(Access::NOTHING)
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -57,7 +57,7 @@ impl InlineOperator for Failing {
         flow.optional_template("message", &self.message);
     }
 
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             let mut message = String::new();
             // The record fails either way. If the template fails to render, its error is the message.

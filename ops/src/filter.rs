@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{Decision, Fan, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::operator::{Decision, Fan, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::shared;
 use anabranch_plugin::specification::Specification;
 use anabranch_record::access::Access;
@@ -35,12 +35,12 @@ impl InlineOperator for Filter {
     }
 
     fn signature(&self) -> Signature {
-        Signature { fan: Fan::Never, reads: Access::NOTHING, writes: Access::NOTHING, ..Signature::inline() }
+        Signature::new().fan(Fan::Never).reads(Access::NOTHING).writes(Access::NOTHING)
     }
 
     fn flow(&self, _: &mut Flow) {}
 
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|_| Ok(Decision::Filter));
     }
 }

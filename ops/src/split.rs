@@ -5,7 +5,9 @@ use std::sync::Arc;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Texts, Type};
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{Decision, Fan, InlineOperator, OperatorKind, Pieces, Rows, Signature};
+use anabranch_plugin::operator::{
+    Decision, Fan, InlineOperator, OperatorContext, OperatorKind, Pieces, Rows, Signature,
+};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
@@ -69,7 +71,7 @@ impl InlineOperator for Split {
             }
             Access::Everything => Access::Everything,
         };
-        Signature { fan: Fan::Many, reads: self.field.access(), writes, needs_arch_v2: true, ..Signature::inline() }
+        Signature::new().fan(Fan::Many).reads(self.field.access()).writes(writes).needs_arch_v2(true)
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -80,7 +82,7 @@ impl InlineOperator for Split {
         flow.record.metadata.insert_one_of(key::SPLIT_INDEX, Texts::UpTo(u64::MAX));
     }
 
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| self.split(record));
     }
 }

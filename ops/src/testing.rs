@@ -5,8 +5,9 @@ use std::sync::Arc;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Keys, Operations, RecordShape, Shape, Type, Uses};
-use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows, Signature};
+use anabranch_plugin::operator::{Configured, Decision, OperatorKind, Signature};
 use anabranch_plugin::settings::Settings;
+use anabranch_plugin::testing::configured::Opened;
 pub(crate) use anabranch_plugin::testing::host;
 use anabranch_record::json::write_record;
 use anabranch_record::text::Str;
@@ -16,10 +17,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-fn configure(
-    kind: &Arc<dyn OperatorKind>,
-    settings: &[(&str, &str)],
-) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+fn configure(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) -> Result<Configured, Diagnostics> {
     Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied()))
         .and_then(|arguments| kind.configure(&arguments))
 }
@@ -36,13 +34,12 @@ pub(crate) fn signature(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)])
 
 /// Processes `record`; returns the record afterwards and the decision.
 pub(crate) fn process(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], record: &Record) -> (Record, Decision) {
-    run(&*configure(kind, settings).unwrap(), record)
+    run(&configure(kind, settings).unwrap(), record)
 }
 
-fn run(configured: &dyn ConfiguredOperator, record: &Record) -> (Record, Decision) {
-    let BuiltOperator::Inline(mut operator) = configured.build(0, &host()).unwrap() else { panic!("not inline") };
-    let (mut records, mut decisions) = (vec![record.clone()], Vec::new());
-    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+fn run(configured: &Configured, record: &Record) -> (Record, Decision) {
+    let mut records = vec![record.clone()];
+    let mut decisions = Opened::new(configured, host()).unwrap().process(&mut records, None);
     assert!(decisions.len() <= 1);
     (records.remove(0), decisions.pop().map_or(Decision::Keep, |(_, decision)| decision))
 }
@@ -78,7 +75,7 @@ pub(crate) fn failed_rows_stay(kind: &Arc<dyn OperatorKind>, settings: &[(&str, 
     let configured = configure(kind, settings).unwrap();
     TestRunner::default()
         .run(&records(), |record| {
-            let (after, decision) = run(&*configured, &record);
+            let (after, decision) = run(&configured, &record);
             match decision {
                 Decision::Fail(_) => prop_assert_eq!(format!("{after:?}"), format!("{record:?}")),
                 decision @ (Decision::Split(_) | Decision::Pieces(_)) => {
@@ -103,7 +100,7 @@ pub(crate) fn shapes_are_large_enough(kind: &Arc<dyn OperatorKind>, settings: &[
             flow.record.forget_contents();
             flow.record.uses = Uses::default();
             for record in [one, other] {
-                let (after, decision) = run(&*configured, &record);
+                let (after, decision) = run(&configured, &record);
                 match decision {
                     Decision::Keep => {
                         prop_assert!(!flow.fails(), "{record:?}");

@@ -119,7 +119,7 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
         }));
     let (of_operator, processors) = (world.clone(), all);
     registry.add_operator(kind::operator(specification(shared::processor()), move |Selected { number }| {
-        Ok(Arc::new(SimProcessor { world: of_operator.clone(), processor: processors[number].clone() }))
+        Ok(SimProcessor { world: of_operator.clone(), processor: processors[number].clone() }.configured())
     }));
     let limits = Limits {
         replay_rows: scenario.replay_rows,

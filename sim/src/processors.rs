@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
-    AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Operator, Pieces, Rows, Signature, Verdict,
+    AsyncOperator, Class, Configured, Decision, Fan, Operator, OperatorContext, Pieces, Rows, Signature,
 };
+use anabranch_plugin::testing::of_class;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
 use anabranch_record::{Position, Record};
@@ -30,39 +30,35 @@ pub struct SimProcessor {
     pub processor: Processor,
 }
 
-impl ConfiguredOperator for SimProcessor {
+impl SimProcessor {
+    /// Returns the processor for a plan.
+    pub fn configured(self) -> Configured {
+        let class = match self.processor.execution {
+            Execution::Inline => Class::Inline,
+            Execution::Async { .. } => Class::Async,
+            Execution::Isolate => Class::Isolate,
+        };
+        of_class(class, self.signature(), move |_| {
+            self.world.opens()?;
+            Ok(self.clone())
+        })
+    }
+
     fn signature(&self) -> Signature {
         let part = |path: &[&'static str]| path.iter().map(|part| (*part).into()).collect::<Vec<_>>();
         let (payload, mark, index) =
             (part(&["Payload", "After"]), part(&["Metadata", MARK]), part(&["Metadata", "split.index"]));
-        let (class, one_in) = match self.processor.execution {
-            Execution::Inline => (Class::Inline, self.processor.one_in),
-            Execution::Async { .. } => (Class::Async, self.processor.one_in),
-            Execution::Isolate => (Class::Isolate, self.processor.one_in),
-        };
         let (fan, writes) = match self.processor.action {
             ProcessorAction::Tag | ProcessorAction::Fail | ProcessorAction::Panic => (Fan::One, vec![payload]),
             ProcessorAction::Set(_) => (Fan::One, vec![payload, mark]),
-            ProcessorAction::Filter if one_in == 1 => (Fan::Never, vec![]),
+            ProcessorAction::Filter if self.processor.one_in == 1 => (Fan::Never, vec![]),
             ProcessorAction::Filter => (Fan::AtMostOne, vec![payload]),
             ProcessorAction::Split { .. } => (Fan::Many, vec![payload, index]),
             ProcessorAction::Clone(copies) => (Fan::Copies(copies), vec![payload, index]),
         };
-        let needs_arch_v2 = fan.multiplies();
-        Signature { class, fan, writes: Access::These(writes), needs_arch_v2, ..Signature::inline() }
+        Signature::new().fan(fan).writes(Access::These(writes)).needs_arch_v2(fan.multiplies())
     }
 
-    fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
-        self.world.opens()?;
-        Ok(match self.processor.execution {
-            Execution::Inline => BuiltOperator::Inline(Box::new(self.clone())),
-            Execution::Isolate => BuiltOperator::Isolate(Box::new(self.clone())),
-            Execution::Async { .. } => BuiltOperator::Async(Arc::new(self.clone())),
-        })
-    }
-}
-
-impl SimProcessor {
     fn pieces(&self, record: &Record, pieces: &[Copy]) -> Vec<Record> {
         let piece = |(i, piece): (usize, &Copy)| {
             let mut new = record.clone();
@@ -115,7 +111,7 @@ fn write(record: &mut Record, after: Copy) {
 }
 
 impl Operator for SimProcessor {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         self.world.lives();
         rows.for_each(|record| Ok(self.decide(record)));
     }
@@ -123,7 +119,7 @@ impl Operator for SimProcessor {
 
 #[async_trait]
 impl AsyncOperator for SimProcessor {
-    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
+    async fn call(&self, rows: &mut [Record], _: &OperatorContext) -> Vec<Decision> {
         let Execution::Async { delay, partial, hangs, late, mute } = self.processor.execution else {
             return Vec::new();
         };
@@ -144,21 +140,16 @@ impl AsyncOperator for SimProcessor {
                 true => Fault::transient(codes::SIM_PASSING, "there is no answer"),
                 false => Fault::fatal(codes::SIM_BROKEN, "the processor never answers"),
             };
-            return rows.iter().map(|_| Verdict::Fail(fault())).collect();
+            return rows.iter().map(|_| Decision::Fail(fault())).collect();
         }
         let most = if partial { rows.len().min(1 + call as usize % 3) } else { rows.len() };
-        let verdict = |mut record: Record| match self.decide(&mut record) {
-            Decision::Keep => Verdict::Keep(record),
-            decision @ (Decision::Split(_) | Decision::Pieces(_)) => Verdict::Split(decision.into_records()),
-            Decision::Filter => Verdict::Filter,
-            Decision::Fail(fault) => Verdict::Fail(fault),
-        };
-        let answered = |record: &Record| repaired || !hits(self.processor.salt ^ 2, copy(record).id, mute);
-        let verdicts: Vec<Verdict> = rows.into_iter().take(most).take_while(answered).map(verdict).collect();
-        if verdicts.is_empty() {
+        let answered = |record: &&mut Record| repaired || !hits(self.processor.salt ^ 2, copy(record).id, mute);
+        let rows = rows.iter_mut().take(most).take_while(answered);
+        let decisions: Vec<Decision> = rows.map(|record| self.decide(record)).collect();
+        if decisions.is_empty() {
             self.world.silent();
             self.world.tick().await;
         }
-        verdicts
+        decisions
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anabranch_graph::exec::{Ending, Progress, RunOptions, Running, Services, start};
 use anabranch_graph::mutant::set_credit;
-use anabranch_plugin::host::DiscardingLog;
+use anabranch_plugin::host::{DiscardingLog, Network};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::state::DiscardingState;
 use anabranch_record::fault::{Fault, FaultClass};
@@ -96,6 +96,7 @@ async fn run_to_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
             active: Arc::new(DiscardingState),
             letters: None,
             schemas: Arc::new(MemoryRegistry::new()),
+            network: Network::Open,
         };
         let traces = world.lock().inspections.tracing();
         let options = RunOptions { once: world.scenario.once, taps: taps.clone(), traces, ..RunOptions::default() };

@@ -12,7 +12,7 @@ use anabranch_process::runtime;
 use anabranch_service::listener::ListenError;
 use anabranch_service::outputs;
 use anabranch_service::pipelines::Pipelines;
-use anabranch_service::{Companion, DeferredPipelines, Service, ServiceError};
+use anabranch_service::{Companion, DeferredPipelines, Service, ServiceError, StopSource};
 use anabranch_settings::{Database, SettingFlags, Settings};
 use anabranch_store::{OpenError, Origin, Store, StoredPipeline};
 use futures::FutureExt as _;
@@ -168,7 +168,9 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, serving: Serv
         Box::new(move |control| watch.watch(control).boxed()) as Companion
     });
     let log = Arc::clone(&log);
-    let service = Service { settings, registry, compile: options, log, once, before_abort, on_listening, companion };
+    let stops = StopSource::Signals;
+    let service =
+        Service { settings, registry, compile: options, log, once, stops, before_abort, on_listening, companion };
     let began = Instant::now();
     match service.run::<Api>(pipelines, later) {
         Ok(ended) => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::arguments::Arguments;
 use crate::destination::{Destination, DestinationKind};
 use crate::diagnostic::Diagnostics;
-use crate::operator::{ConfiguredOperator, InlineOperator, OperatorKind};
+use crate::operator::{Configured, InlineOperator, OperatorKind};
 use crate::parameters::{Parameters, declared};
 use crate::source::{Source, SourceKind};
 use crate::specification::Specification;
@@ -41,13 +41,15 @@ where
     Arc::new(Kind::new(specification, configure, true))
 }
 
-/// Creates a kind of processor. `configure` creates it from the values of its parameters; it opens nothing.
-pub fn operator<P, F>(specification: Specification, configure: F) -> Arc<dyn OperatorKind>
+/// Creates a kind of processor. `configure` creates it from the values of its parameters; it opens nothing. It returns a
+/// [`ConfiguredOperator`](crate::operator::ConfiguredOperator), or [`Configured`] if its class depends on settings.
+pub fn operator<P, O, F>(specification: Specification, configure: F) -> Arc<dyn OperatorKind>
 where
     P: Parameters + 'static,
-    F: Fn(P) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> + Send + Sync + 'static,
+    O: Into<Configured> + 'static,
+    F: Fn(P) -> Result<O, Diagnostics> + Send + Sync + 'static,
 {
-    Arc::new(Kind::new(specification, configure, false))
+    Arc::new(Kind::new(specification, move |parameters: P| configure(parameters).map(Into::into), false))
 }
 
 /// Creates the kind of a processor that computes.
@@ -104,13 +106,13 @@ where
 impl<P, F> OperatorKind for Kind<P, F>
 where
     P: Parameters,
-    F: Fn(P) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> + Send + Sync,
+    F: Fn(P) -> Result<Configured, Diagnostics> + Send + Sync,
 {
     fn specification(&self) -> &Specification {
         &self.specification
     }
 
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    fn configure(&self, arguments: &Arguments) -> Result<Configured, Diagnostics> {
         (self.configure)(arguments.read()?)
     }
 }

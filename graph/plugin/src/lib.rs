@@ -17,7 +17,7 @@
 //! ```
 //! use anabranch_plugin::diagnostic::Diagnostics;
 //! use anabranch_plugin::kind;
-//! use anabranch_plugin::operator::{Decision, Fan, InlineOperator, Rows, Signature};
+//! use anabranch_plugin::operator::{Decision, Fan, InlineOperator, OperatorContext, Rows, Signature};
 //! use anabranch_plugin::parameters::{Parameters, shared};
 //! use anabranch_plugin::registry::Registry;
 //! use anabranch_plugin::specification::Specification;
@@ -45,10 +45,10 @@
 //!     }
 //!
 //!     fn signature(&self) -> Signature {
-//!         Signature { fan: Fan::AtMostOne, ..Signature::inline() }
+//!         Signature::new().fan(Fan::AtMostOne)
 //!     }
 //!
-//!     fn process(&mut self, rows: &mut Rows<'_>) {
+//!     fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
 //!         rows.for_each(|record| {
 //!             let is_missing = record.key == Data::Absent;
 //!             Ok(if is_missing == self.0.missing { Decision::Filter } else { Decision::Keep })

@@ -1,15 +1,58 @@
 //! Operators: the implementations of processors, and the properties that the compiler uses.
 //!
-//! An operator receives rows and returns verdicts. It never sees credit, channels or the runtime.
+//! An operator receives rows and decides on them. It never sees credit, channels or the runtime.
+//!
+//! The simple case is an [`InlineOperator`]: one type that computes. Any other processor implements
+//! [`ConfiguredOperator`], and [`ConfiguredOperator::Built`] says its class once: the compiler reads it without opening
+//! anything, and `build` cannot return another one.
+//!
+//! ```
+//! use anabranch_plugin::operator::{AsyncOperator, BuiltAsync, Class, Configured, ConfiguredOperator, Decision};
+//! use anabranch_plugin::operator::{OperatorContext, Signature};
+//! use anabranch_record::Record;
+//! use anabranch_record::fault::Fault;
+//! use async_trait::async_trait;
+//!
+//! /// Stores the answer of another system in records.
+//! #[derive(Clone)]
+//! struct Lookup;
+//!
+//! impl ConfiguredOperator for Lookup {
+//!     type Built = BuiltAsync;
+//!
+//!     fn signature(&self) -> Signature {
+//!         Signature::new()
+//!     }
+//!
+//!     fn build(&self, _: &OperatorContext) -> Result<BuiltAsync, Fault> {
+//!         Ok(std::sync::Arc::new(self.clone()))
+//!     }
+//! }
+//!
+//! #[async_trait]
+//! impl AsyncOperator for Lookup {
+//!     async fn call(&self, rows: &mut [Record], _: &OperatorContext) -> Vec<Decision> {
+//!         for record in rows.iter_mut() {
+//!             record.metadata.insert("answer", "42");
+//!         }
+//!         rows.iter().map(|_| Decision::Keep).collect()
+//!     }
+//! }
+//!
+//! assert_eq!(Configured::from(Lookup).class(), Class::Async);
+//! ```
 
+mod class;
+mod decision;
 mod inline;
 mod pieces;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use class::{Built, BuiltAsync, BuiltInline, BuiltIsolate, Class, Configured, Layer};
+pub use decision::{Decision, arrange};
 pub use inline::InlineOperator;
 pub use pieces::Pieces;
 
@@ -34,11 +77,14 @@ pub trait OperatorKind: Send + Sync {
     ///
     /// # Errors
     /// All findings, with the places of the settings ([`Arguments::span`]).
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics>;
+    fn configure(&self, arguments: &Arguments) -> Result<Configured, Diagnostics>;
 }
 
-/// A configured processor, before it is opened. The plan contains it.
-pub trait ConfiguredOperator: Send + Sync {
+/// A configured processor, before it is opened.
+pub trait ConfiguredOperator: Send + Sync + 'static {
+    /// The opened operator. Its type is the class: [`BuiltInline`], [`BuiltAsync`] or [`BuiltIsolate`].
+    type Built: Built;
+
     /// Returns the properties that the compiler uses.
     fn signature(&self) -> Signature;
 
@@ -59,22 +105,29 @@ pub trait ConfiguredOperator: Send + Sync {
     ///
     /// # Errors
     /// The reason why it cannot be opened; transient errors are retried according to the pipeline's recovery settings.
-    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault>;
+    fn build(&self, context: &OperatorContext) -> Result<Self::Built, Fault>;
 }
 
-/// Execution class of an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Class {
-    /// Computes and returns: fused with adjacent operators into one future.
-    Inline,
-    /// Waits for external systems: several batches in flight, in order.
-    Async,
-    /// Has state that is bound to one thread: runs on a thread of its own.
-    Isolate,
+/// The surroundings of an opened operator: the same for all its calls.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct OperatorContext {
+    /// Number of the worker, from 0. An operator of [`Class::Async`] has one worker.
+    pub worker: usize,
+    /// The resources that the operator may use, and its name.
+    pub host: Host,
+}
+
+impl OperatorContext {
+    /// Creates the context of a worker.
+    pub fn new(worker: usize, host: Host) -> Self {
+        OperatorContext { worker, host }
+    }
 }
 
 /// Number of output records per input record.
+///
+/// The compiler must handle every variant, so the enum is exhaustive. Operators only create it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fan {
@@ -98,10 +151,17 @@ impl Fan {
 }
 
 /// Properties of a configured operator, which the compiler uses.
+///
+/// ```
+/// use anabranch_plugin::operator::{Fan, Signature};
+/// use anabranch_record::access::Access;
+///
+/// let drops_by_key = Signature::new().fan(Fan::AtMostOne).writes(Access::NOTHING);
+/// assert_eq!(drops_by_key.max_workers, None);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Signature {
-    /// Execution class.
-    pub class: Class,
     /// Number of output records per input record.
     pub fan: Fan,
     /// Maximum number of workers; `None` = no limit.
@@ -116,11 +176,10 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Returns the signature of an inline operator with one output record per input record and unknown reads and
-    /// writes.
-    pub fn inline() -> Self {
+    /// Returns the signature of an operator with one output record per input record, any number of workers, and unknown
+    /// reads and writes.
+    pub fn new() -> Self {
         Signature {
-            class: Class::Inline,
             fan: Fan::One,
             max_workers: None,
             reads: Access::Everything,
@@ -128,16 +187,47 @@ impl Signature {
             needs_arch_v2: false,
         }
     }
+
+    /// Sets the number of output records per input record.
+    #[must_use]
+    pub fn fan(mut self, fan: Fan) -> Self {
+        self.fan = fan;
+        self
+    }
+
+    /// Sets the maximum number of workers; `None` = no limit.
+    #[must_use]
+    pub fn max_workers(mut self, most: impl Into<Option<u32>>) -> Self {
+        self.max_workers = most.into();
+        self
+    }
+
+    /// Sets the parts of a record that the operator reads.
+    #[must_use]
+    pub fn reads(mut self, reads: Access) -> Self {
+        self.reads = reads;
+        self
+    }
+
+    /// Sets the parts of a record that the operator writes.
+    #[must_use]
+    pub fn writes(mut self, writes: Access) -> Self {
+        self.writes = writes;
+        self
+    }
+
+    /// Sets whether the operator requires `--preview.pipeline-arch-v2`.
+    #[must_use]
+    pub fn needs_arch_v2(mut self, needs: bool) -> Self {
+        self.needs_arch_v2 = needs;
+        self
+    }
 }
 
-/// An opened operator.
-pub enum BuiltOperator {
-    /// For [`Class::Inline`].
-    Inline(Box<dyn Operator + Send>),
-    /// For [`Class::Isolate`]: stays on the thread that built it.
-    Isolate(Box<dyn Operator>),
-    /// For [`Class::Async`].
-    Async(Arc<dyn AsyncOperator>),
+impl Default for Signature {
+    fn default() -> Self {
+        Signature::new()
+    }
 }
 
 /// An operator that computes.
@@ -145,7 +235,7 @@ pub trait Operator {
     /// Processes the selected rows of a strip.
     ///
     /// A row that fails must stay unchanged: its dead letter contains the record as this operator received it.
-    fn process(&mut self, rows: &mut Rows<'_>);
+    fn process(&mut self, rows: &mut Rows<'_>, context: &OperatorContext);
 
     /// Releases the resources of `build`.
     ///
@@ -159,54 +249,14 @@ pub trait Operator {
 /// An operator that waits.
 #[async_trait]
 pub trait AsyncOperator: Send + Sync {
-    /// Processes copies of the selected rows. Returns one verdict per row, in order. If there are fewer, the remaining
-    /// rows are passed again; three rounds without progress are fatal.
-    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict>;
+    /// Processes copies of the selected rows, which it may change in place. Returns one decision per row, in order. If
+    /// there are fewer, the remaining rows are passed again as they were; three rounds without progress are fatal. The
+    /// dead letter of a row that fails contains the record as this operator received it, whatever it changed.
+    async fn call(&self, rows: &mut [Record], context: &OperatorContext) -> Vec<Decision>;
 
     /// Releases the resources of `build`.
     async fn close(&self) -> Result<(), Fault> {
         Ok(())
-    }
-}
-
-/// The result of an [`AsyncOperator`] for one row.
-#[derive(Debug)]
-pub enum Verdict {
-    /// The row becomes this record.
-    Keep(Record),
-    /// The row becomes these records; an empty list filters the row.
-    Split(Vec<Record>),
-    /// The row is filtered and settled.
-    Filter,
-    /// The row goes to the dead-letter queue.
-    Fail(Fault),
-}
-
-/// The decision of an [`Operator`] on one row; a row without a decision is kept.
-#[derive(Debug)]
-pub enum Decision {
-    /// The row stays, with any changes made in place.
-    Keep,
-    /// These records replace the row; an empty list filters the row.
-    Split(Vec<Record>),
-    /// These records replace the row. They are created when there is room for them. For rows that may become more than
-    /// [`Pieces::FEW`] records.
-    Pieces(Pieces),
-    /// The row is filtered and settled.
-    Filter,
-    /// The row goes to the dead-letter queue.
-    Fail(Fault),
-}
-
-impl Decision {
-    /// Returns the severity: of two decisions on a row, the one of higher rank applies.
-    pub fn rank(&self) -> u8 {
-        match self {
-            Decision::Keep => 0,
-            Decision::Split(_) | Decision::Pieces(_) => 1,
-            Decision::Filter => 2,
-            Decision::Fail(_) => 3,
-        }
     }
 }
 
@@ -290,11 +340,10 @@ impl<'a> Rows<'a> {
         self.records.iter_mut().enumerate().filter(move |(row, _)| selected.is_none_or(|mask| mask.get(*row)))
     }
 
-    /// Decides on a row. A later decision on the same row applies only if it is more severe: fail, filter, split, keep.
+    /// Decides on a row. An earlier decision on the same row is combined with it ([`Decision::combine`]). O(decisions).
     pub fn decide(&mut self, row: usize, decision: Decision) {
         match self.decisions.iter_mut().find(|(r, _)| *r == row) {
-            Some((_, earlier)) if earlier.rank() < decision.rank() => *earlier = decision,
-            Some(_) => {}
+            Some((_, earlier)) => earlier.combine(decision),
             None => self.decisions.push((row, decision)),
         }
     }

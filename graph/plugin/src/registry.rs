@@ -418,7 +418,7 @@ mod tests {
     use super::*;
     use crate::arguments::Arguments;
     use crate::diagnostic::Diagnostics;
-    use crate::operator::ConfiguredOperator;
+    use crate::operator::Configured;
     use crate::specification::Specification;
 
     struct Named(Specification);
@@ -428,7 +428,7 @@ mod tests {
             &self.0
         }
 
-        fn configure(&self, _: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+        fn configure(&self, _: &Arguments) -> Result<Configured, Diagnostics> {
             unreachable!()
         }
     }

@@ -25,7 +25,7 @@ use anabranch_record::{Data, Position, Record};
 
 pub use configured::host;
 pub use destination::{Downstream, DownstreamDestination, Reaction};
-pub use operator::{asynchronous, inline, isolated};
+pub use operator::{asynchronous, inline, isolated, kept, of_class};
 pub use promises::{BrokenPromise, check_destination, check_refusal, check_source};
 pub use registry::{add_destination, add_operator, add_source};
 pub use source::{AtEnd, Upstream, UpstreamSource};

@@ -1,9 +1,9 @@
 //! Rows with very many pieces, which are made one strip at a time.
 
-use anabranch_plugin::operator::{Decision, Pieces};
+use anabranch_plugin::operator::{Decision, Pieces, arrange};
 use anabranch_record::Position;
 
-use super::{Batch, Leftover, Lend, Lineage, STRIP_BYTES, STRIP_ROWS, arrange};
+use super::{Batch, Leftover, Lend, Lineage, STRIP_BYTES, STRIP_ROWS};
 use crate::ack::Overdrawn;
 
 /// Part of a batch after a processor, in row order.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
-use anabranch_plugin::operator::{AsyncOperator, Decision, Verdict};
+use anabranch_plugin::operator::{AsyncOperator, Decision, OperatorContext, arrange};
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::mask::Mask;
@@ -13,7 +13,7 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
 use super::Interrupt;
-use super::chain::select;
+use super::chain::{refuse_copies, select};
 use super::fan_out::Output;
 use super::meter::{Before, timed};
 use super::panic;
@@ -21,18 +21,21 @@ use super::parallel::receive;
 use super::queue::Receiver;
 use super::tap::{Side, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
-use crate::batch::{Batch, Leftover, STRIP_BYTES, STRIP_ROWS, arrange};
+use crate::batch::{Batch, Leftover, STRIP_BYTES, STRIP_ROWS};
 use crate::codes;
 
-/// Number of consecutive calls without any verdict after which the run fails.
+/// Number of consecutive calls without any decision after which the run fails.
 const STALLS: u32 = 3;
 
 pub(super) struct Asynchronous {
     pub(super) node: Str,
     pub(super) condition: Option<Box<dyn Condition>>,
     pub(super) operator: Arc<dyn AsyncOperator>,
+    pub(super) context: Arc<OperatorContext>,
     /// True if the operator may change records or make several of one.
     pub(super) changes: bool,
+    /// True if it may make several records of one.
+    pub(super) multiplies: bool,
     /// Maximum number of strips in flight. If it is not 1, more are allowed as long as their total is less than a full
     /// strip.
     pub(super) in_flight: usize,
@@ -65,7 +68,10 @@ impl Timing {
 }
 
 /// A running call. It continues while the stage waits for room downstream; dropping it aborts it.
-struct Call(JoinHandle<Result<Vec<Verdict>, Fault>>);
+struct Call(JoinHandle<Result<Vec<Answer>, Fault>>);
+
+/// A row as the operator left it, and the decision on it.
+type Answer = (Record, Decision);
 
 impl Drop for Call {
     fn drop(&mut self) {
@@ -74,7 +80,7 @@ impl Drop for Call {
 }
 
 impl InFlight {
-    async fn finished(&mut self) -> Result<Result<Vec<Verdict>, Fault>, JoinError> {
+    async fn finished(&mut self) -> Result<Result<Vec<Answer>, Fault>, JoinError> {
         match &mut self.call {
             Some(call) => (&mut call.0).await,
             None => Ok(Ok(Vec::new())),
@@ -90,10 +96,10 @@ impl Asynchronous {
             let (room, idle) = (self.has_room(&flying), flying.is_empty());
             tokio::select! {
                 biased;
-                Some(verdicts) = front(&mut flying) => {
+                Some(answers) = front(&mut flying) => {
                     let flown = if mutant!(CallsLandInReverse) { flying.pop_back() } else { flying.pop_front() };
                     if let Some(flown) = flown {
-                        let (batch, left) = self.land(flown, verdicts, &output)?;
+                        let (batch, left) = self.land(flown, answers, &output)?;
                         output.put_aside(left).await?;
                         if let Some(watchers) = self.tap.watchers() {
                             watchers.show(Side::After, batch.records());
@@ -151,24 +157,24 @@ impl Asynchronous {
         });
         let call = (!selected.is_empty()).then(|| {
             let rows: Vec<Record> = selected.iter().map(|row| batch.records()[*row].clone()).collect();
-            let call = converge(self.operator.clone(), rows);
+            let call = converge(self.operator.clone(), self.context.clone(), rows);
             let answered = timing.as_ref().map(|timing| timing.answered.clone());
             Call(output.context.spawn(async move {
-                let verdicts = timed(call, &meters).await;
+                let answers = timed(call, &meters).await;
                 if let Some(answered) = answered {
                     let _ = answered.set(Instant::now());
                 }
-                verdicts
+                answers
             }))
         });
         InFlight { batch, selected, condition_failed, call, timing }
     }
 
-    /// Applies the verdicts on a strip. Returns the rows to emit, and the rows to put aside before that.
+    /// Applies the decisions on a strip. Returns the rows to emit, and the rows to put aside before that.
     fn land(
         &self,
         flown: InFlight,
-        verdicts: Result<Result<Vec<Verdict>, Fault>, JoinError>,
+        answers: Result<Result<Vec<Answer>, Fault>, JoinError>,
         output: &Output,
     ) -> Result<(Batch, Leftover), Fault> {
         let node = &self.node;
@@ -177,18 +183,20 @@ impl Asynchronous {
         drop(call);
         let chosen = timing.as_ref().map(|_| selected.clone());
         let mut decisions: Vec<(usize, Decision)> = Vec::new();
-        match verdicts {
-            Ok(verdicts) => {
-                let verdicts = verdicts.map_err(|fault| fault.at(node))?;
-                for (row, verdict) in selected.into_iter().zip(verdicts) {
-                    match verdict {
-                        Verdict::Keep(record) => {
+        match answers {
+            Ok(answers) => {
+                let answers = answers.map_err(|fault| fault.at(node))?;
+                for (row, (record, mut decision)) in selected.into_iter().zip(answers) {
+                    if !self.multiplies {
+                        refuse_copies(&mut decision);
+                    }
+                    match decision {
+                        Decision::Keep => {
                             let place = &mut batch.records_mut()[row];
                             *place = record.with_position(place.position().clone());
                         }
-                        Verdict::Split(records) => decisions.push((row, Decision::Split(records))),
-                        Verdict::Filter => decisions.push((row, Decision::Filter)),
-                        Verdict::Fail(fault) => decisions.push((row, Decision::Fail(fault.at(node)))),
+                        Decision::Fail(fault) => decisions.push((row, Decision::Fail(fault.at(node)))),
+                        Decision::Split(_) | Decision::Pieces(_) | Decision::Filter => decisions.push((row, decision)),
                     }
                 }
                 if self.changes && asked {
@@ -226,34 +234,39 @@ impl Asynchronous {
 }
 
 /// Returns the outcome of the oldest call; `None` if there is no call.
-async fn front(flying: &mut VecDeque<InFlight>) -> Option<Result<Result<Vec<Verdict>, Fault>, JoinError>> {
+async fn front(flying: &mut VecDeque<InFlight>) -> Option<Result<Result<Vec<Answer>, Fault>, JoinError>> {
     let next = if mutant!(CallsLandInReverse) { flying.back_mut() } else { flying.front_mut() };
     Some(next?.finished().await)
 }
 
-/// Repeats the call until every row has a verdict.
-async fn converge(operator: Arc<dyn AsyncOperator>, mut rows: Vec<Record>) -> Result<Vec<Verdict>, Fault> {
-    let mut verdicts = Vec::with_capacity(rows.len());
+/// Repeats the call until there is a decision on every row.
+async fn converge(
+    operator: Arc<dyn AsyncOperator>,
+    context: Arc<OperatorContext>,
+    mut rows: Vec<Record>,
+) -> Result<Vec<Answer>, Fault> {
+    let mut answers = Vec::with_capacity(rows.len());
     let mut stalls = 0;
     loop {
-        let given = rows.len();
-        let some = operator.call(rows.clone()).await;
-        if some.len() > given {
-            let what = format!("the processor returned {} verdicts for {given} records", some.len());
+        // Copies: rows without a decision are passed again as they were.
+        let mut given = rows.clone();
+        let some = operator.call(&mut given, &context).await;
+        if some.len() > given.len() {
+            let what = format!("the processor returned {} decisions on {} records", some.len(), given.len());
             return Err(Fault::fatal(codes::TOO_MANY_VERDICTS, what));
         }
         stalls = if some.is_empty() { stalls + 1 } else { 0 };
-        let more = usize::from(mutant!(PartialResultSkips) && !some.is_empty() && some.len() < given);
+        let more = usize::from(mutant!(PartialResultSkips) && !some.is_empty() && some.len() < given.len());
         rows.drain(..some.len() + more);
-        verdicts.extend(some);
+        answers.extend(given.into_iter().zip(some));
         if mutant!(PartialResultFilters) {
-            verdicts.extend(rows.drain(..).map(|_| Verdict::Filter));
+            answers.extend(rows.drain(..).map(|record| (record, Decision::Filter)));
         }
         if rows.is_empty() {
-            return Ok(verdicts);
+            return Ok(answers);
         }
         if stalls == STALLS && !mutant!(AskedForEver) {
-            let what = format!("the processor returned no verdict for {} records, {STALLS} times in a row", rows.len());
+            let what = format!("the processor returned no decision on {} records, {STALLS} times in a row", rows.len());
             return Err(Fault::fatal(codes::NOT_CONVERGING, what));
         }
     }

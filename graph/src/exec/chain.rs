@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::operator::{Decision, Operator, Rows};
+use anabranch_plugin::operator::{Decision, Operator, OperatorContext, Rows, arrange};
 use anabranch_plugin::trace::SpanKind;
 use anabranch_record::fault::Fault;
 use anabranch_record::mask::Mask;
@@ -20,7 +20,7 @@ use super::panic;
 use super::queue::Receiver;
 use super::tap::{NodeRole, Side, Tap};
 use super::trace::{Fate, Interval, NodeTracer, Passage};
-use crate::batch::{Batch, Leftover, Lend, Part, Unfolding, arrange};
+use crate::batch::{Batch, Leftover, Lend, Part, Unfolding};
 use crate::codes;
 use crate::plan::stage::{StepCondition, StepSpec};
 
@@ -43,6 +43,7 @@ struct ChainStep<O: ?Sized> {
     /// True if the operator may change records or make several of one.
     changes: bool,
     operator: Box<O>,
+    context: OperatorContext,
     panicked: bool,
     tap: Arc<Tap>,
     tracer: Option<NodeTracer>,
@@ -70,11 +71,11 @@ pub(super) struct Steps<O: ?Sized> {
 
 impl<O: Operator + ?Sized> Steps<O> {
     pub(super) fn new<'a>(
-        steps: impl IntoIterator<Item = (&'a StepSpec, Box<O>)>,
+        steps: impl IntoIterator<Item = (&'a StepSpec, Box<O>, OperatorContext)>,
         repairable: bool,
         output: &Output,
     ) -> Self {
-        let step = |(spec, operator): (&StepSpec, _)| ChainStep {
+        let step = |(spec, operator, context): (&StepSpec, _, _)| ChainStep {
             node: spec.node.clone(),
             selection: match &spec.condition {
                 StepCondition::Always => Selection::All,
@@ -84,6 +85,7 @@ impl<O: Operator + ?Sized> Steps<O> {
             multiplies: spec.multiplies,
             changes: spec.changes(),
             operator,
+            context,
             panicked: false,
             tap: output.tap(NodeRole::Processor, &spec.node),
             tracer: output.tracer(&spec.node, &spec.plugin, SpanKind::Step),
@@ -220,11 +222,8 @@ impl<O: Operator + ?Sized> Steps<O> {
         decisions.extend(condition_failed.drain(..).map(|(row, fault)| (row, Decision::Fail(fault))));
         let mut unfolds = false;
         for (_, decision) in decisions.iter_mut() {
-            if let Some(records) = decision.split()
-                && records > 1
-                && !step.multiplies
-            {
-                *decision = Decision::Fail(multiplied(records));
+            if !step.multiplies {
+                refuse_copies(decision);
             }
             match decision {
                 Decision::Fail(fault) => *fault = fault.clone().at(&step.node),
@@ -302,7 +301,7 @@ fn call<O: Operator + ?Sized>(
     let mut from = 0;
     loop {
         let mut view = Rows::new(batch.records_mut(), rest.as_ref().or(selected), decisions);
-        let result = catch_unwind(AssertUnwindSafe(|| step.operator.process(&mut view)));
+        let result = catch_unwind(AssertUnwindSafe(|| step.operator.process(&mut view, &step.context)));
         let current = view.current();
         let Err(panic) = result else { break };
         let at = current.map_or_else(String::new, |row| format!(" at record {row} of {rows}"));
@@ -334,6 +333,13 @@ fn call<O: Operator + ?Sized>(
         rest = Some(after);
     }
     Ok(())
+}
+
+/// Fails a row that becomes several records, for an operator that may not make several of one.
+pub(super) fn refuse_copies(decision: &mut Decision) {
+    if let Some(records) = decision.split().filter(|records| *records > 1) {
+        *decision = Decision::Fail(multiplied(records));
+    }
 }
 
 #[cold]

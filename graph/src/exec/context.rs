@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anabranch_plugin::host::{Host, Network};
+use anabranch_plugin::host::Host;
 use anabranch_plugin::secret::mask;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::text::Str;
@@ -148,7 +148,7 @@ impl Context {
             memo: self.services.memo.clone(),
             active: self.services.active.clone(),
             schemas: self.services.schemas.clone(),
-            network: Network::Open,
+            network: self.services.network,
         }
     }
 

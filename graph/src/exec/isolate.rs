@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
-use anabranch_plugin::operator::{BuiltOperator, Operator};
+use anabranch_plugin::operator::{Configured, Operator};
 use anabranch_record::fault::Fault;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -13,7 +13,7 @@ use super::ambient::work_for;
 use super::chain::Steps;
 use super::context::Context;
 use super::fan_out::Output;
-use super::open::{build, check_conditions, wrong_class};
+use super::open::{check_conditions, operator_context, wrong_stage};
 use super::panic;
 use super::parallel::{Reply, Worker, WorkerChannels, advance, worker};
 use crate::codes;
@@ -67,12 +67,13 @@ impl Isolate {
         check_conditions(&self.steps)?;
         let mut built = Vec::with_capacity(self.steps.len());
         for step in self.steps.iter() {
-            let operator: Box<dyn Operator> = match build(&self.context, step, self.number)? {
-                BuiltOperator::Inline(operator) => operator,
-                BuiltOperator::Isolate(operator) => operator,
-                BuiltOperator::Async(_) => return Err(wrong_class(step)),
+            let context = operator_context(&self.context, step, self.number);
+            let operator: Result<Box<dyn Operator>, Fault> = match &step.operator {
+                Configured::Inline(configured) => configured.build(&context).map(|operator| operator as _),
+                Configured::Isolate(configured) => configured.build(&context),
+                Configured::Async(_) => return Err(wrong_stage(step)),
             };
-            built.push((step, operator));
+            built.push((step, operator.map_err(|fault| fault.at(&step.node))?, context));
         }
         Ok(Steps::new(built, true, &self.output))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anabranch_plugin::destination::Writer;
 use anabranch_plugin::host::LogLevel;
-use anabranch_plugin::operator::{BuiltOperator, Operator};
+use anabranch_plugin::operator::{Configured, Operator, OperatorContext};
 use anabranch_plugin::trace::SpanKind;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
@@ -187,7 +187,9 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
                 Box::pin(parallel::run(threads, input, output))
             }
             (StageKind::Async { step, in_flight }, _, Some(input)) => {
-                let BuiltOperator::Async(operator) = build(context, step, 0)? else { return Err(wrong_class(step)) };
+                let Configured::Async(configured) = &step.operator else { return Err(wrong_stage(step)) };
+                let surroundings = operator_context(context, step, 0);
+                let operator = configured.build(&surroundings).map_err(|fault| fault.at(&step.node))?;
                 let condition = match &step.condition {
                     StepCondition::Always => None,
                     StepCondition::If(condition) => Some(condition.instantiate()),
@@ -196,8 +198,10 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
                 let in_flight = (*in_flight).max(1) as usize;
                 let tap = output.tap(NodeRole::Processor, &step.node);
                 let tracer = output.tracer(&step.node, &step.plugin, SpanKind::Request);
-                let (node, changes) = (step.node.clone(), step.changes());
-                let step = Asynchronous { node, condition, operator, changes, in_flight, tap, tracer };
+                let (node, changes, multiplies) = (step.node.clone(), step.changes(), step.multiplies);
+                let context = Arc::new(surroundings);
+                let step =
+                    Asynchronous { node, condition, operator, context, changes, multiplies, in_flight, tap, tracer };
                 Box::pin(step.run(input, output))
             }
             _ => return Err(Fault::fatal(codes::PLAN_BROKEN, format!("stage {} cannot be run", stage.name))),
@@ -293,17 +297,17 @@ pub(super) fn build_inline(
     let mut built = Vec::with_capacity(steps.len());
     check_conditions(steps)?;
     for step in steps {
-        match build(context, step, worker)? {
-            BuiltOperator::Inline(operator) => built.push((step, operator)),
-            BuiltOperator::Isolate(_) | BuiltOperator::Async(_) => return Err(wrong_class(step)),
-        }
+        let Configured::Inline(configured) = &step.operator else { return Err(wrong_stage(step)) };
+        let surroundings = operator_context(context, step, worker);
+        let operator = configured.build(&surroundings).map_err(|fault| fault.at(&step.node))?;
+        built.push((step, operator, surroundings));
     }
     Ok(Steps::new(built, false, output))
 }
 
-pub(super) fn build(context: &Context, step: &StepSpec, worker: usize) -> Result<BuiltOperator, Fault> {
-    let host = context.host(&step.node);
-    step.operator.build(worker, &host).map_err(|fault| fault.at(&step.node))
+/// Returns the context of the operator of a step, for one worker.
+pub(super) fn operator_context(context: &Context, step: &StepSpec, worker: usize) -> OperatorContext {
+    OperatorContext::new(worker, context.host(&step.node))
 }
 
 /// Checks that the first step of a stage does not share the condition of a step before it.
@@ -319,7 +323,8 @@ fn wrong_condition(step: &StepSpec) -> Fault {
         .at(&step.node)
 }
 
-pub(super) fn wrong_class(step: &StepSpec) -> Fault {
-    let what = format!("processor {} built an operator of another class than it declares", step.plugin);
-    Fault::fatal(codes::OPERATOR_CLASS, what).at(&step.node)
+/// Returns the fault of a plan that has an operator in a stage for another class.
+pub(super) fn wrong_stage(step: &StepSpec) -> Fault {
+    let what = format!("processor {} is in a stage for another class than its own", step.plugin);
+    Fault::fatal(codes::PLAN_BROKEN, what).at(&step.node)
 }

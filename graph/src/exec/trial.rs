@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
-use anabranch_plugin::host::{Host, LogSink};
+use anabranch_plugin::host::{Host, LogSink, Network};
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source};
 use anabranch_plugin::state::{DiscardingState, Epoch, Receipt, StateStore, StoreError};
@@ -52,7 +52,8 @@ pub async fn try_out(
     let options = RunOptions { once: true, mask, ..RunOptions::default() };
     let begin = Instant::now();
     let (memo, active) = (Arc::new(DiscardingState), Arc::new(DiscardingState));
-    let services = Services { store: Arc::new(Nowhere), letters: None, log, memo, active, schemas };
+    let (store, network) = (Arc::new(Nowhere), Network::Open);
+    let services = Services { store, letters: None, log, memo, active, schemas, network };
     let mut running = start(plan, services, options);
     let progress = running.progress();
     running.opened().await?;

@@ -265,7 +265,7 @@ fn placed<'a>(operators: &[&'a OperatorNode]) -> Vec<Placed<'a>> {
     // The last isolated operator, as long as only inline operators with the same number of workers follow it.
     let mut thread: Option<usize> = None;
     for (i, &operator) in operators.iter().enumerate() {
-        let place = match operator.signature.class {
+        let place = match operator.operator.class() {
             Class::Inline => ExecutionSite::Task,
             Class::Async => ExecutionSite::Waiting,
             Class::Isolate => ExecutionSite::Thread,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Span;
-use anabranch_plugin::operator::{ConfiguredOperator, Signature};
+use anabranch_plugin::operator::{Configured, Signature};
 use anabranch_plugin::written::Written;
 use anabranch_record::text::Str;
 use anabranch_template::condition::CompiledCondition;
@@ -77,7 +77,7 @@ pub struct OperatorNode {
     /// Name of the plugin.
     pub plugin: Str,
     /// The operator.
-    pub operator: Arc<dyn ConfiguredOperator>,
+    pub operator: Configured,
     /// Signature of the operator.
     pub signature: Signature,
     /// Number of workers, at least 1.

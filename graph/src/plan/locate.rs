@@ -66,7 +66,7 @@ impl Compiled {
                 }
                 _ => Vec::new(),
             };
-            let is_apart = node.kind.operator().is_some_and(|step| step.signature.class == Class::Isolate);
+            let is_apart = node.kind.operator().is_some_and(|step| step.operator.class() == Class::Isolate);
             let texts = if is_apart { &node.settings[..] } else { &[] };
             let texts: Vec<_> = texts.iter().map(|given| (given.name.clone(), given.value.clone())).collect();
             if condition.is_some() || !settings.is_empty() || !texts.is_empty() {

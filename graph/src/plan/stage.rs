@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::destination::{Destination, Retry};
-use anabranch_plugin::operator::ConfiguredOperator;
+use anabranch_plugin::operator::Configured;
 use anabranch_plugin::source::Source;
 use anabranch_record::access::Access;
 use anabranch_record::text::Str;
@@ -114,7 +114,7 @@ pub struct StepSpec {
     /// Name of the plugin.
     pub plugin: Str,
     /// The operator.
-    pub operator: Arc<dyn ConfiguredOperator>,
+    pub operator: Configured,
     /// The rows that the operator is applied to.
     pub condition: StepCondition,
     /// True if the operator may make several records of one.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::ConfiguredOperator;
+use anabranch_plugin::operator::Configured;
 use anabranch_plugin::testing::{Downstream, DownstreamDestination, MemoryStore, Upstream, UpstreamSource, host};
 use anabranch_record::text::Str;
 
@@ -16,8 +16,8 @@ use crate::plan::stage::{
 
 /// Returns services with this store and a log that discards everything.
 pub fn services(store: &Arc<MemoryStore>) -> Services {
-    let Host { log, memo, active, schemas, .. } = host();
-    Services { store: store.clone(), log, memo, active, letters: None, schemas }
+    let Host { log, memo, active, schemas, network, .. } = host();
+    Services { store: store.clone(), log, memo, active, letters: None, schemas, network }
 }
 
 /// Builder of a fused plan. Stages are added before their successors.
@@ -90,14 +90,14 @@ impl Pipeline {
     }
 
     /// Adds a chain of operators that are applied to all rows.
-    pub fn chain(&mut self, from: &[StageId], operators: &[Arc<dyn ConfiguredOperator>]) -> StageId {
+    pub fn chain(&mut self, from: &[StageId], operators: &[Configured]) -> StageId {
         let steps =
             operators.iter().enumerate().map(|(i, operator)| Self::step(&format!("step{i}"), operator)).collect();
         self.stage("chain", from, StageKind::Chain(steps))
     }
 
     /// Returns a step that is applied to all rows.
-    pub fn step(node: &str, operator: &Arc<dyn ConfiguredOperator>) -> StepSpec {
+    pub fn step(node: &str, operator: &Configured) -> StepSpec {
         StepSpec {
             node: node.into(),
             plugin: "closure".into(),

@@ -11,13 +11,13 @@ use anabranch_plugin::destination::{Destination, DestinationKind, Retry, WritePo
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
-    AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Operator, OperatorKind, Rows, Signature,
-    Verdict,
+    AsyncOperator, Class, Configured, Decision, Fan, Operator, OperatorContext, OperatorKind, Rows, Signature,
 };
 use anabranch_plugin::parameters::{Argument, Parameters, declared, shared};
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::source::{Acker, Reader, Source, SourceKind};
 use anabranch_plugin::specification::Specification;
+use anabranch_plugin::testing::{kept, of_class};
 use anabranch_record::Record;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
@@ -188,7 +188,7 @@ impl OperatorKind for ScriptedOperator {
         &self.specification
     }
 
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    fn configure(&self, arguments: &Arguments) -> Result<Configured, Diagnostics> {
         let Texts { key, value, .. } = arguments.read()?;
         if value.as_deref() == Some("refused") {
             let finding =
@@ -196,7 +196,8 @@ impl OperatorKind for ScriptedOperator {
             return Err(finding.with_span(value.span()).into());
         }
         let value = value.into_value().unwrap_or_default();
-        Ok(Arc::new(ScriptedStep { step: self.step, key: key.unwrap_or_default(), value }))
+        let step = ScriptedStep { step: self.step, key: key.unwrap_or_default(), value };
+        Ok(of_class(step.class(), step.signature(), move |_| Ok(step.clone())))
     }
 }
 
@@ -207,45 +208,40 @@ struct ScriptedStep {
     value: Str,
 }
 
-impl ConfiguredOperator for ScriptedStep {
-    fn signature(&self) -> Signature {
-        let key = || Access::These(vec![vec!["Metadata".into(), self.key.clone()]]);
-        let split_index = || Access::These(vec![vec!["Metadata".into(), "split.index".into()]]);
-        let signature = Signature::inline();
+impl ScriptedStep {
+    fn class(&self) -> Class {
         match self.step {
-            Behaviour::Set => Signature { reads: key(), writes: key(), ..signature },
-            Behaviour::Picky => Signature { reads: key(), writes: Access::NOTHING, ..signature },
-            Behaviour::Script => Signature { class: Class::Isolate, ..signature },
-            Behaviour::Call => Signature { class: Class::Async, ..signature },
-            Behaviour::Split => Signature { fan: Fan::Many, writes: split_index(), needs_arch_v2: true, ..signature },
-            Behaviour::Clone => {
-                Signature { fan: Fan::Copies(3), writes: split_index(), needs_arch_v2: true, ..signature }
-            }
-            Behaviour::Filter => {
-                Signature { fan: Fan::Never, reads: Access::NOTHING, writes: Access::NOTHING, ..signature }
-            }
-            Behaviour::Count => Signature { max_workers: Some(1), ..signature },
+            Behaviour::Script => Class::Isolate,
+            Behaviour::Call => Class::Async,
+            _ => Class::Inline,
         }
     }
 
-    fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(match self.step {
-            Behaviour::Call => BuiltOperator::Async(Arc::new(self.clone())),
-            Behaviour::Script => BuiltOperator::Isolate(Box::new(self.clone())),
-            _ => BuiltOperator::Inline(Box::new(self.clone())),
-        })
+    fn signature(&self) -> Signature {
+        let key = || Access::These(vec![vec!["Metadata".into(), self.key.clone()]]);
+        let split_index = || Access::These(vec![vec!["Metadata".into(), "split.index".into()]]);
+        let signature = Signature::new();
+        match self.step {
+            Behaviour::Set => signature.reads(key()).writes(key()),
+            Behaviour::Picky => signature.reads(key()).writes(Access::NOTHING),
+            Behaviour::Script | Behaviour::Call => signature,
+            Behaviour::Split => signature.fan(Fan::Many).writes(split_index()).needs_arch_v2(true),
+            Behaviour::Clone => signature.fan(Fan::Copies(3)).writes(split_index()).needs_arch_v2(true),
+            Behaviour::Filter => signature.fan(Fan::Never).reads(Access::NOTHING).writes(Access::NOTHING),
+            Behaviour::Count => signature.max_workers(1),
+        }
     }
 }
 
 #[async_trait]
 impl AsyncOperator for ScriptedStep {
-    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        rows.into_iter().map(Verdict::Keep).collect()
+    async fn call(&self, rows: &mut [Record], _: &OperatorContext) -> Vec<Decision> {
+        kept(rows)
     }
 }
 
 impl Operator for ScriptedStep {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             let held = record.metadata.get(&self.key).cloned().unwrap_or_default();
             Ok(match self.step {

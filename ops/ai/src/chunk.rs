@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Fields, Flow, Kinds, Shape, Type};
-use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
-    BuiltOperator, ConfiguredOperator, Decision, Fan, Operator, OperatorKind, Pieces, Rows, Signature,
+    BuiltInline, ConfiguredOperator, Decision, Fan, Operator, OperatorContext, OperatorKind, Pieces, Rows, Signature,
 };
 use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
 use anabranch_plugin::specification::Specification;
@@ -103,7 +102,7 @@ impl Choice for Cut {
     ];
 }
 
-fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+fn configure(settings: Settings) -> Result<Chunk, Diagnostics> {
     let chunk = Chunk {
         input: settings.input_field,
         output: output(&settings.output_field)?,
@@ -121,7 +120,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
         let finding = settings.output_field.invalid(format_args!("{} cannot be a list", chunk.output));
         return Err(finding.with_hint("name a field, for example .Payload.After.chunks").into());
     }
-    Ok(Arc::new(chunk))
+    Ok(chunk)
 }
 
 #[derive(Clone)]
@@ -137,6 +136,8 @@ struct Chunk {
 }
 
 impl ConfiguredOperator for Chunk {
+    type Built = BuiltInline;
+
     fn signature(&self) -> Signature {
         let paths = |reference: &Reference| match reference.access() {
             Access::These(paths) => paths,
@@ -150,13 +151,11 @@ impl ConfiguredOperator for Chunk {
         if let Some(side) = self.replaced() {
             writes.extend(Reference::parse(side.as_str()).ok().iter().flat_map(paths));
         }
-        Signature {
-            fan: if self.records { Fan::Many } else { Fan::One },
-            reads: Access::These(paths(&self.input).into_iter().chain(paths(&self.source_key)).collect()),
-            writes: Access::These(writes),
-            needs_arch_v2: self.records,
-            ..Signature::inline()
-        }
+        Signature::new()
+            .fan(if self.records { Fan::Many } else { Fan::One })
+            .reads(Access::These(paths(&self.input).into_iter().chain(paths(&self.source_key)).collect()))
+            .writes(Access::These(writes))
+            .needs_arch_v2(self.records)
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -175,13 +174,13 @@ impl ConfiguredOperator for Chunk {
         }
     }
 
-    fn build(&self, _worker: usize, _host: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(BuiltOperator::Inline(Box::new(self.clone())))
+    fn build(&self, _: &OperatorContext) -> Result<BuiltInline, Fault> {
+        Ok(Box::new(self.clone()))
     }
 }
 
 impl Operator for Chunk {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             // A failed row must stay unchanged.
             let mut rest = record.clone();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_plugin::operator::OperatorKind;
 use anabranch_plugin::parameters::{Argument, Choice, Parameter, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::reference::{Reference, Target};
@@ -88,7 +88,7 @@ fn adjusted(parameter: Parameter) -> Parameter {
     }
 }
 
-fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+fn configure(settings: Settings) -> Result<Rows, Diagnostics> {
     let output = crate::question::output(&settings.output_field)?;
     if !matches!(output.target(), Target::Field(..)) {
         return Err(settings
@@ -117,7 +117,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
     }
     more.extend(settings.input_type.as_ref().map(|kind| ("input_type".to_owned(), kind.as_str().into())));
     let model = Model { protocol, name: settings.model, dimensions: settings.dimensions, more };
-    Ok(Arc::new(Rows {
+    Ok(Rows {
         address,
         model,
         input: ("inputField", settings.input_field),
@@ -126,5 +126,5 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
         batch: settings.max_texts_per_request,
         remember: settings.cache,
         note: None,
-    }))
+    })
 }

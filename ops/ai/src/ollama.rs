@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Type};
-use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_plugin::operator::OperatorKind;
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
@@ -57,7 +57,7 @@ struct Settings {
     requests: Requests,
 }
 
-fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+fn configure(settings: Settings) -> Result<Asking<Transformation>, Diagnostics> {
     let field = output(&settings.field)?;
     let (base, retry) = ((&settings.url, settings.url.as_str()), settings.backoff.retry());
     let address = Address::new(base, "/api/generate", None, retry, &settings.requests)?;
@@ -69,7 +69,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
         longest: settings.max_prompt_length,
         refuse: refuse.filter(|text| !text.is_empty() && text != "none").collect(),
     };
-    Ok(Arc::new(Asking { address, question: Arc::new(question) }))
+    Ok(Asking { address, question: Arc::new(question) })
 }
 
 struct Transformation {

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
-use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Signature, Verdict};
+use anabranch_plugin::operator::{AsyncOperator, BuiltAsync, ConfiguredOperator, Decision, OperatorContext, Signature};
 use anabranch_plugin::parameters::Argument;
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::{Reference, Target};
 use async_trait::async_trait;
 use futures::future::FutureExt;
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, Stream, StreamExt};
 use serde_json::Value as Json;
 
 use crate::service::{Address, Service};
@@ -45,14 +44,13 @@ pub(crate) struct Asking<Q> {
 }
 
 impl<Q: Question> ConfiguredOperator for Asking<Q> {
+    type Built = BuiltAsync;
+
     fn signature(&self) -> Signature {
-        Signature {
-            class: Class::Async,
-            max_workers: self.address.max_workers(),
-            reads: self.question.input().access(),
-            writes: self.question.output().access(),
-            ..Signature::inline()
-        }
+        Signature::new()
+            .max_workers(self.address.max_workers())
+            .reads(self.question.input().access())
+            .writes(self.question.output().access())
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -60,11 +58,9 @@ impl<Q: Question> ConfiguredOperator for Asking<Q> {
         self.question.flow(flow);
     }
 
-    fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(BuiltOperator::Async(Arc::new(Asked {
-            service: self.address.open(host.network)?,
-            question: self.question.clone(),
-        })))
+    fn build(&self, context: &OperatorContext) -> Result<BuiltAsync, Fault> {
+        let service = self.address.open(context.host.network)?;
+        Ok(Arc::new(Asked { service, question: self.question.clone() }))
     }
 }
 
@@ -75,18 +71,20 @@ struct Asked<Q> {
 
 #[async_trait]
 impl<Q: Question> AsyncOperator for Asked<Q> {
-    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        // The future of a request takes kilobytes: box it, because it is moved several times.
-        stream::iter(rows).map(|record| self.one(record).boxed()).buffered(self.service.concurrency()).collect().await
+    async fn call(&self, rows: &mut [Record], _: &OperatorContext) -> Vec<Decision> {
+        self.all(rows).collect().await
     }
 }
 
 impl<Q: Question> Asked<Q> {
-    async fn one(&self, mut record: Record) -> Verdict {
-        match self.answer(&record).await.and_then(|text| self.question.put(text, &mut record)) {
-            Ok(()) => Verdict::Keep(record),
-            Err(fault) => Verdict::Fail(fault),
-        }
+    fn all<'r>(&'r self, rows: &'r mut [Record]) -> impl Stream<Item = Decision> + Send + 'r {
+        // The future of a request takes kilobytes: box it, because it is moved several times.
+        stream::iter(rows).map(|record| self.one(record).boxed()).buffered(self.service.concurrency())
+    }
+
+    async fn one(&self, record: &mut Record) -> Decision {
+        let done = self.answer(record).await.and_then(|text| self.question.put(text, record));
+        done.map_or_else(Decision::Fail, |()| Decision::Keep)
     }
 
     async fn answer(&self, record: &Record) -> Result<String, Fault> {

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows, Verdict};
+use anabranch_plugin::operator::{Configured, Decision, OperatorKind};
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::state::{DiscardingState, ResultCache, ResultKey, StoreError};
 use anabranch_plugin::testing;
+use anabranch_plugin::testing::configured::Opened;
 use anabranch_record::Record;
 use anabranch_record::json::write_record;
 use async_trait::async_trait;
@@ -46,10 +47,7 @@ fn host(memo: Arc<dyn ResultCache>) -> Host {
 }
 
 /// Configures the processor, or returns the findings about the settings.
-pub(crate) fn configured(
-    kind: &Arc<dyn OperatorKind>,
-    settings: &[(&str, &str)],
-) -> Result<Arc<dyn ConfiguredOperator>, Vec<String>> {
+pub(crate) fn configured(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) -> Result<Configured, Vec<String>> {
     Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied()))
         .and_then(|arguments| kind.configure(&arguments))
         .map_err(|findings| findings.into_iter().map(|finding| finding.message).collect())
@@ -62,10 +60,9 @@ pub(crate) fn findings(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) 
 
 /// Runs an inline processor; returns the record afterwards and the decision.
 pub(crate) fn inline(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], record: &Record) -> (Record, Decision) {
-    let built = configured(kind, settings).unwrap().build(0, &host(Arc::new(DiscardingState))).unwrap();
-    let BuiltOperator::Inline(mut operator) = built else { panic!("not inline") };
-    let (mut records, mut decisions) = (vec![record.clone()], Vec::new());
-    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    let configured = configured(kind, settings).unwrap();
+    let mut records = vec![record.clone()];
+    let mut decisions = Opened::new(&configured, host(Arc::new(DiscardingState))).unwrap().process(&mut records, None);
     (records.remove(0), decisions.pop().map_or(Decision::Keep, |(_, decision)| decision))
 }
 
@@ -76,16 +73,15 @@ pub(crate) async fn waiting(
     records: Vec<Record>,
     memo: Arc<dyn ResultCache>,
 ) -> Vec<Result<Record, String>> {
-    let built = configured(kind, settings).unwrap().build(0, &host(memo)).unwrap();
-    let BuiltOperator::Async(operator) = built else { panic!("not async") };
-    let (count, verdicts) = (records.len(), operator.call(records).await);
-    assert_eq!(verdicts.len(), count);
-    let result = |verdict| match verdict {
-        Verdict::Keep(record) => Ok(record),
-        Verdict::Fail(fault) => Err(format!("{}: {}", fault.code(), fault.message())),
+    let count = records.len();
+    let called = Opened::new(&configured(kind, settings).unwrap(), host(memo)).unwrap().call(records).await;
+    assert_eq!(called.len(), count);
+    let result = |(record, decision)| match decision {
+        Decision::Keep => Ok(record),
+        Decision::Fail(fault) => Err(format!("{}: {}", fault.code(), fault.message())),
         other => panic!("{other:?}"),
     };
-    verdicts.into_iter().map(result).collect()
+    called.into_iter().map(result).collect()
 }
 
 /// Parses a record from JSON text.

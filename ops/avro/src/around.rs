@@ -9,12 +9,11 @@
 //! WebAssembly processors handle schemas themselves, see [`crate::guest`].
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use anabranch_plugin::flow::{Flow, RecordShape};
-use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
-    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature, Verdict,
+    AsyncOperator, BuiltAsync, BuiltInline, BuiltIsolate, ConfiguredOperator, Decision, Layer, Operator,
+    OperatorContext, OperatorKind, Rows, Signature,
 };
 use anabranch_record::Record;
 use anabranch_record::access::Access;
@@ -39,7 +38,8 @@ pub fn around(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
             encode: [recoding.encodes_key, recoding.encodes_payload].map(Option::unwrap_or_default),
         };
         if switches.decode.contains(&true) || switches.encode.contains(&true) {
-            Arc::new(SchemaOperator { inner, switches })
+            let written = inner.signature().writes;
+            inner.layered(SchemaLayer { switches, written })
         } else {
             inner
         }
@@ -57,14 +57,15 @@ fn parts(on: [bool; 2]) -> impl Iterator<Item = SchemaPart> {
     SchemaPart::ALL.into_iter().zip(on).filter_map(|(part, on)| on.then_some(part))
 }
 
-struct SchemaOperator {
-    inner: Arc<dyn ConfiguredOperator>,
+/// Schema handling around processors.
+struct SchemaLayer {
     switches: Switches,
+    /// The parts of a record that the processor writes.
+    written: Access,
 }
 
-impl ConfiguredOperator for SchemaOperator {
-    fn signature(&self) -> Signature {
-        let mut signature = self.inner.signature();
+impl Layer for SchemaLayer {
+    fn signature(&self, mut signature: Signature) -> Signature {
         match &mut signature.writes {
             // A processor that changes no data does not change its shape.
             Access::These(writes) if !writes.is_empty() => {
@@ -75,9 +76,9 @@ impl ConfiguredOperator for SchemaOperator {
         signature
     }
 
-    fn flow(&self, flow: &mut Flow) {
+    fn flow(&self, flow: &mut Flow, inner: &dyn Fn(&mut Flow)) {
         let before = flow.record.clone();
-        self.inner.flow(flow);
+        inner(flow);
         for part in parts(self.switches.encode) {
             let (subject, version) = part.names();
             if flow.record.metadata.may_have(&subject) {
@@ -87,41 +88,51 @@ impl ConfiguredOperator for SchemaOperator {
         }
     }
 
-    fn patience(&self) -> Option<Duration> {
-        self.inner.patience()
+    fn inline(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltInline>,
+        context: &OperatorContext,
+    ) -> Result<BuiltInline, Fault> {
+        Ok(Box::new(self.worker(inner.build(context)?, context)))
     }
 
-    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        let cache = SchemaCache::new(host.schemas.clone());
-        let switches = self.switches;
-        let input = || InputRows::new(self.renames());
-        Ok(match self.inner.build(worker, host)? {
-            BuiltOperator::Inline(inner) => BuiltOperator::Inline(Box::new(SchemaWorker {
-                inner,
-                cache,
-                switches,
-                strip: PreparedRows::new(),
-                input: input(),
-            })),
-            BuiltOperator::Isolate(inner) => BuiltOperator::Isolate(Box::new(SchemaWorker {
-                inner,
-                cache,
-                switches,
-                strip: PreparedRows::new(),
-                input: input(),
-            })),
-            BuiltOperator::Async(inner) => {
-                let renames = self.renames();
-                let (client, cache) = (RegistryClient::new(host.schemas.clone()), Mutex::new(cache));
-                BuiltOperator::Async(Arc::new(AsyncSchemaWorker { inner, client, cache, switches, renames }))
-            }
-        })
+    fn isolate(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltIsolate>,
+        context: &OperatorContext,
+    ) -> Result<BuiltIsolate, Fault> {
+        Ok(Box::new(self.worker(inner.build(context)?, context)))
+    }
+
+    fn asynchronous(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltAsync>,
+        context: &OperatorContext,
+    ) -> Result<BuiltAsync, Fault> {
+        let schemas = &context.host.schemas;
+        Ok(Arc::new(AsyncSchemaWorker {
+            inner: inner.build(context)?,
+            client: RegistryClient::new(schemas.clone()),
+            cache: Mutex::new(SchemaCache::new(schemas.clone())),
+            switches: self.switches,
+            renames: self.renames(),
+        }))
     }
 }
 
-impl SchemaOperator {
+impl SchemaLayer {
+    fn worker<O: ?Sized>(&self, inner: Box<O>, context: &OperatorContext) -> SchemaWorker<O> {
+        SchemaWorker {
+            inner,
+            cache: SchemaCache::new(context.host.schemas.clone()),
+            switches: self.switches,
+            strip: PreparedRows::new(),
+            input: InputRows::new(self.renames()),
+        }
+    }
+
     fn may_write(&self, places: impl IntoIterator<Item = Vec<Str>>) -> bool {
-        self.inner.signature().writes.overlaps(&Access::These(places.into_iter().collect()))
+        self.written.overlaps(&Access::These(places.into_iter().collect()))
     }
 
     /// Returns `true` if the processor may write schema names itself.
@@ -203,13 +214,13 @@ struct SchemaWorker<O: ?Sized> {
 }
 
 impl<O: Operator + ?Sized> Operator for SchemaWorker<O> {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, context: &OperatorContext) {
         let SchemaWorker { inner, cache, switches, strip, input } = self;
         let concerns = |record: &Record| parts(switches.decode).any(|part| is_encoded(part, record));
         let decode = |record: &mut Record| decode_all(cache, *switches, record);
         // A processor that panicked leaves its entries.
         input.clear();
-        strip.process(&mut **inner, rows, concerns, decode, |row, record| input.note(row, record));
+        strip.process((&mut **inner, context), rows, concerns, decode, |row, record| input.note(row, record));
         // A registry that is unavailable ends the run, so the faults of these rows are not used.
         for (row, decision) in rows.decisions_mut() {
             if let Decision::Pieces(pieces) = decision {
@@ -236,9 +247,9 @@ struct AsyncSchemaWorker {
 
 #[async_trait]
 impl AsyncOperator for AsyncSchemaWorker {
-    async fn call(&self, mut rows: Vec<Record>) -> Vec<Verdict> {
+    async fn call(&self, rows: &mut [Record], context: &OperatorContext) -> Vec<Decision> {
         if !rows.iter().any(|record| SchemaPart::ALL.iter().any(|part| has_schema(*part, record))) {
-            return self.inner.call(rows).await;
+            return self.inner.call(rows, context).await;
         }
         let outcomes: Vec<Result<bool, Fault>> = self
             .with(|cache| {
@@ -246,17 +257,21 @@ impl AsyncOperator for AsyncSchemaWorker {
                 rows.iter_mut().map(decode).collect()
             })
             .await;
-        let good = rows.into_iter().zip(&outcomes).filter_map(|(record, outcome)| outcome.is_ok().then_some(record));
-        let good: Vec<Record> = good.collect();
+        let good = rows.iter().zip(&outcomes).filter_map(|(record, outcome)| outcome.is_ok().then(|| record.clone()));
+        let mut good: Vec<Record> = good.collect();
         let mut input = InputRows::new(self.renames);
         good.iter().enumerate().for_each(|(row, record)| input.note(row, record));
-        let mut verdicts = self.inner.call(good).await.into_iter().enumerate();
+        let decisions = self.inner.call(&mut good, context).await;
+        let mut decided = good.into_iter().zip(decisions).enumerate();
         let mut all = Vec::with_capacity(outcomes.len());
-        for outcome in outcomes {
+        for (row, outcome) in rows.iter_mut().zip(outcomes) {
             all.push(match outcome {
-                Err(fault) => Verdict::Fail(fault),
-                Ok(_) => match verdicts.next() {
-                    Some((row, verdict)) => self.refreshed(&input, row, verdict).await,
+                Err(fault) => Decision::Fail(fault),
+                Ok(_) => match decided.next() {
+                    Some((number, (record, decision))) => {
+                        *row = record;
+                        self.refreshed(&input, number, row, decision).await
+                    }
                     // The rest is passed again.
                     None => break,
                 },
@@ -275,16 +290,22 @@ impl AsyncSchemaWorker {
         SchemaCache::run_shared(&self.cache, &self.client, work).await
     }
 
-    async fn refreshed(&self, input: &InputRows, row: usize, mut verdict: Verdict) -> Verdict {
-        let records = match &mut verdict {
-            Verdict::Keep(record) => std::slice::from_mut(record),
-            Verdict::Split(records) => records.as_mut_slice(),
-            Verdict::Filter | Verdict::Fail(_) => return verdict,
+    /// Updates the schema names of the records that `row` becomes.
+    async fn refreshed(&self, input: &InputRows, number: usize, row: &mut Record, decision: Decision) -> Decision {
+        let mut pieces = Vec::new();
+        let is_split = decision.split().is_some();
+        let records = match decision {
+            Decision::Keep => std::slice::from_mut(row),
+            Decision::Split(_) | Decision::Pieces(_) => {
+                pieces = decision.into_records();
+                pieces.as_mut_slice()
+            }
+            Decision::Filter | Decision::Fail(_) => return decision,
         };
         let refresh = |cache: &mut SchemaCache| {
             records.iter_mut().try_for_each(|record| {
                 let before = record.metadata.clone();
-                let refreshed = refresh_all(cache, self.switches, input, row, record);
+                let refreshed = refresh_all(cache, self.switches, input, number, record);
                 if cache.misses_schema() {
                     // The next attempt must see the processor's output.
                     record.metadata = before;
@@ -293,8 +314,9 @@ impl AsyncSchemaWorker {
             })
         };
         match self.with(refresh).await {
-            Ok(()) => verdict,
-            Err(fault) => Verdict::Fail(fault),
+            Ok(()) if is_split => Decision::Split(pieces),
+            Ok(()) => Decision::Keep,
+            Err(fault) => Decision::Fail(fault),
         }
     }
 }

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Content, Flow, Kinds, Shape, Type};
-use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::operator::{
-    BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature,
+    BuiltInline, ConfiguredOperator, Decision, Operator, OperatorContext, OperatorKind, Rows, Signature,
 };
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
@@ -41,8 +40,8 @@ struct Settings {
     field: Argument<Reference>,
 }
 
-fn configure(Settings { field }: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-    Ok(Arc::new(DecodeOperator { field: field.one_side()? }))
+fn configure(Settings { field }: Settings) -> Result<DecodeOperator, Diagnostics> {
+    Ok(DecodeOperator { field: field.one_side()? })
 }
 
 struct DecodeOperator {
@@ -50,8 +49,10 @@ struct DecodeOperator {
 }
 
 impl ConfiguredOperator for DecodeOperator {
+    type Built = BuiltInline;
+
     fn signature(&self) -> Signature {
-        Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
+        Signature::new().reads(self.field.access()).writes(self.field.access())
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -66,9 +67,9 @@ impl ConfiguredOperator for DecodeOperator {
         }
     }
 
-    fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        let cache = SchemaCache::new(host.schemas.clone());
-        Ok(BuiltOperator::Inline(Box::new(Decode { field: self.field.clone(), cache })))
+    fn build(&self, context: &OperatorContext) -> Result<BuiltInline, Fault> {
+        let cache = SchemaCache::new(context.host.schemas.clone());
+        Ok(Box::new(Decode { field: self.field.clone(), cache }))
     }
 }
 
@@ -78,7 +79,7 @@ struct Decode {
 }
 
 impl Operator for Decode {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             if let Some(value) = self.decode(record)? {
                 self.field.set(record, value)?;

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Content, Flow, Kinds, Type};
-use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::operator::{
-    BuiltOperator, ConfiguredOperator, Decision, Operator, OperatorKind, Rows, Signature,
+    BuiltInline, ConfiguredOperator, Decision, Operator, OperatorContext, OperatorKind, Rows, Signature,
 };
 use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
 use anabranch_plugin::schema::SchemaVersion;
@@ -72,7 +71,7 @@ impl Choice for SchemaSource {
         &[("preRegistered", SchemaSource::PreRegistered), ("autoRegister", SchemaSource::AutoRegister)];
 }
 
-fn configure(settings: &Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+fn configure(settings: &Settings) -> Result<EncodeOperator, Diagnostics> {
     let field = settings.field.one_side()?;
     let strategy = match *settings.strategy {
         SchemaSource::PreRegistered => {
@@ -93,7 +92,7 @@ fn configure(settings: &Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnos
         }
         SchemaSource::AutoRegister => Strategy::Inferred(settings.required(&settings.auto_subject)?),
     };
-    Ok(Arc::new(EncodeOperator { field, strategy }))
+    Ok(EncodeOperator { field, strategy })
 }
 
 impl Settings {
@@ -120,8 +119,10 @@ struct EncodeOperator {
 }
 
 impl ConfiguredOperator for EncodeOperator {
+    type Built = BuiltInline;
+
     fn signature(&self) -> Signature {
-        Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
+        Signature::new().reads(self.field.access()).writes(self.field.access())
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -148,14 +149,14 @@ impl ConfiguredOperator for EncodeOperator {
         flow.replace("field", &self.field, Type { content, ..Type::of(Kinds::BYTES) });
     }
 
-    fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(BuiltOperator::Inline(Box::new(Encode {
+    fn build(&self, context: &OperatorContext) -> Result<BuiltInline, Fault> {
+        Ok(Box::new(Encode {
             field: self.field.clone(),
             strategy: self.strategy.clone(),
-            cache: SchemaCache::new(host.schemas.clone()),
+            cache: SchemaCache::new(context.host.schemas.clone()),
             text: String::new(),
             buffer: Vec::new(),
-        })))
+        }))
     }
 }
 
@@ -169,7 +170,7 @@ struct Encode {
 }
 
 impl Operator for Encode {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             self.encode(record)?;
             Ok(Decision::Keep)

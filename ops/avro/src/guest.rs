@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::flow::Flow;
-use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Operator, OperatorKind, Rows, Signature};
+use anabranch_plugin::operator::{
+    BuiltIsolate, Configured, ConfiguredOperator, Operator, OperatorContext, OperatorKind, Rows, Signature,
+};
 use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
 
@@ -26,16 +27,21 @@ pub fn encoded(kind: Arc<dyn OperatorKind>) -> Arc<dyn OperatorKind> {
             SchemaPart::Payload => (recoding.decodes_payload, recoding.encodes_payload) == (Some(true), Some(true)),
         };
         let parts: Vec<SchemaPart> = SchemaPart::ALL.into_iter().filter(on).collect();
-        if parts.is_empty() { inner } else { Arc::new(EncodedOperator { inner, parts }) }
+        match inner {
+            Configured::Isolate(inner) if !parts.is_empty() => EncodedOperator { inner, parts }.into(),
+            other => other,
+        }
     })
 }
 
 struct EncodedOperator {
-    inner: Arc<dyn ConfiguredOperator>,
+    inner: Arc<dyn ConfiguredOperator<Built = BuiltIsolate>>,
     parts: Vec<SchemaPart>,
 }
 
 impl ConfiguredOperator for EncodedOperator {
+    type Built = BuiltIsolate;
+
     fn signature(&self) -> Signature {
         self.inner.signature()
     }
@@ -48,25 +54,19 @@ impl ConfiguredOperator for EncodedOperator {
         self.inner.patience()
     }
 
-    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(match self.inner.build(worker, host)? {
-            BuiltOperator::Isolate(inner) => {
-                let cache = SchemaCache::new(host.schemas.clone());
-                BuiltOperator::Isolate(Box::new(EncodedWorker {
-                    inner,
-                    cache,
-                    parts: self.parts.clone(),
-                    strip: PreparedRows::new(),
-                    input: InputRows::new(true),
-                }))
-            }
-            other => other,
-        })
+    fn build(&self, context: &OperatorContext) -> Result<BuiltIsolate, Fault> {
+        Ok(Box::new(EncodedWorker {
+            inner: self.inner.build(context)?,
+            cache: SchemaCache::new(context.host.schemas.clone()),
+            parts: self.parts.clone(),
+            strip: PreparedRows::new(),
+            input: InputRows::new(true),
+        }))
     }
 }
 
 struct EncodedWorker {
-    inner: Box<dyn Operator>,
+    inner: BuiltIsolate,
     cache: SchemaCache,
     parts: Vec<SchemaPart>,
     strip: PreparedRows,
@@ -89,12 +89,12 @@ fn encode_all(cache: &mut SchemaCache, parts: &[SchemaPart], record: &mut Record
 }
 
 impl Operator for EncodedWorker {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, context: &OperatorContext) {
         let EncodedWorker { inner, cache, parts, strip, input } = self;
         let concerns = |record: &Record| parts.iter().any(|part| has_schema(*part, record));
         let encode = |record: &mut Record| encode_all(cache, parts, record);
         input.clear();
-        strip.process(&mut **inner, rows, concerns, encode, |row, record| input.note(row, record));
+        strip.process((&mut **inner, context), rows, concerns, encode, |row, record| input.note(row, record));
         strip.finish(rows, |row, changed, record| {
             for part in parts.iter().filter(|_| changed) {
                 let Err(fault) = decode(cache, *part, record) else { continue };
@@ -120,11 +120,12 @@ mod tests {
 
     use anabranch_plugin::arguments::Arguments;
     use anabranch_plugin::diagnostic::Diagnostics;
-    use anabranch_plugin::operator::{Class, Decision};
+    use anabranch_plugin::operator::{Configured, Decision, OperatorContext};
     use anabranch_plugin::parameters::shared;
     use anabranch_plugin::schema::{MemoryRegistry, SchemaKind, SchemaRegistry as _};
     use anabranch_plugin::settings::Settings;
     use anabranch_plugin::specification::Specification;
+    use anabranch_plugin::testing::configured::Opened;
     use anabranch_record::Data;
     use anabranch_record::metadata::key;
     use bytes::Bytes;
@@ -140,22 +141,23 @@ mod tests {
         fn specification(&self) -> &Specification {
             &self.0
         }
-        fn configure(&self, _: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-            Ok(Arc::new(self.clone()))
+        fn configure(&self, _: &Arguments) -> Result<Configured, Diagnostics> {
+            Ok(self.clone().into())
         }
     }
 
     impl ConfiguredOperator for Noting {
+        type Built = BuiltIsolate;
         fn signature(&self) -> Signature {
-            Signature { class: Class::Isolate, ..Signature::inline() }
+            Signature::new()
         }
-        fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
-            Ok(BuiltOperator::Isolate(Box::new(self.clone())))
+        fn build(&self, _: &OperatorContext) -> Result<BuiltIsolate, Fault> {
+            Ok(Box::new(self.clone()))
         }
     }
 
     impl Operator for Noting {
-        fn process(&mut self, rows: &mut Rows<'_>) {
+        fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
             rows.for_each(|record| {
                 let data = record.payload.after.clone();
                 self.1.lock().unwrap_or_else(PoisonError::into_inner).push(data.clone());
@@ -195,13 +197,9 @@ mod tests {
         let kind = encoded(Arc::new(Noting(specification, seen.clone())));
         let settings = Settings::from_pairs(settings.iter().copied());
         let arguments = Arguments::parse(kind.specification(), &settings).unwrap();
-        let BuiltOperator::Isolate(mut built) = kind.configure(&arguments).unwrap().build(0, &host(registry)).unwrap()
-        else {
-            panic!("it is isolated");
-        };
+        let mut opened = Opened::new(&kind.configure(&arguments).unwrap(), host(registry)).unwrap();
         let mut records = rows.to_vec();
-        let mut decisions = Vec::new();
-        built.process(&mut Rows::new(&mut records, None, &mut decisions));
+        let decisions = opened.process(&mut records, None);
         let seen = seen.lock().unwrap().clone();
         (seen, records, decisions)
     }

@@ -1,6 +1,6 @@
 //! Rows of a strip that are changed for a processor and restored if it fails them.
 
-use anabranch_plugin::operator::{Decision, Operator, Rows};
+use anabranch_plugin::operator::{Decision, Operator, OperatorContext, Rows};
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::mask::Mask;
@@ -23,7 +23,7 @@ impl PreparedRows {
     /// if the processor fails the row. `note` is called with the rows as the processor sees them.
     pub(crate) fn process<O: Operator + ?Sized>(
         &mut self,
-        inner: &mut O,
+        (inner, context): (&mut O, &OperatorContext),
         rows: &mut Rows<'_>,
         concerns: impl Fn(&Record) -> bool,
         mut change: impl FnMut(&mut Record) -> Result<bool, Fault>,
@@ -47,12 +47,12 @@ impl PreparedRows {
             note(row, record);
         }
         if unprepared.is_empty() {
-            inner.process(rows);
+            inner.process(rows, context);
         } else {
             let mut others = Mask::none(rows.width());
             rows.iter_mut().for_each(|(row, _)| others.set(row));
             unprepared.iter().for_each(|(row, _)| others.clear(*row));
-            inner.process(&mut rows.among(&others));
+            inner.process(&mut rows.among(&others), context);
             unprepared.into_iter().for_each(|(row, fault)| rows.decide(row, Decision::Fail(fault)));
         }
         if !self.before.is_empty() {

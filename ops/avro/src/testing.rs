@@ -6,10 +6,10 @@ use anabranch_ops_http::testing::{Received, Reply, Server};
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows};
+use anabranch_plugin::operator::{Configured, Decision, OperatorKind};
 use anabranch_plugin::schema::{MemoryRegistry, SchemaError, SchemaKind, SchemaRegistry, SchemaVersion};
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::testing;
+use anabranch_plugin::testing::{self, configured::Opened};
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Position, Record};
@@ -24,21 +24,21 @@ pub(crate) fn host(schemas: Arc<dyn SchemaRegistry>) -> Host {
     Host { schemas, ..testing::host() }
 }
 
-pub(crate) fn configured(
-    kind: &Arc<dyn OperatorKind>,
-    settings: &[(&str, &str)],
-) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+pub(crate) fn configured(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) -> Result<Configured, Diagnostics> {
     Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied()))
         .and_then(|arguments| kind.configure(&arguments))
 }
 
+/// Opens a processor.
+pub(crate) fn opened(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], host: &Host) -> Opened {
+    Opened::new(&configured(kind, settings).unwrap(), host.clone()).unwrap()
+}
+
 /// Returns the processed record, or the code and message of its fault.
-pub(crate) fn process(operator: &mut BuiltOperator, record: Record) -> Result<Record, String> {
-    let BuiltOperator::Inline(operator) = operator else { panic!("not inline") };
+pub(crate) fn process(operator: &mut Opened, record: Record) -> Result<Record, String> {
     let before = record.clone();
-    let (mut records, mut decisions) = (vec![record], Vec::new());
-    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
-    match decisions.pop() {
+    let mut records = vec![record];
+    match operator.process(&mut records, None).pop() {
         None => Ok(records.remove(0)),
         Some((_, Decision::Fail(fault))) => {
             assert_eq!(records[0], before, "a failed row changed");

@@ -9,10 +9,9 @@ use std::time::Duration;
 use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Texts, Type};
-use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::operator::{
-    AsyncOperator, BuiltOperator, Class, ConfiguredOperator, OperatorKind, Signature, Verdict,
+    AsyncOperator, BuiltAsync, ConfiguredOperator, Decision, OperatorContext, OperatorKind, Signature,
 };
 use anabranch_plugin::parameters::{Argument, ByteSize, Parameters, shared};
 use anabranch_plugin::specification::Specification;
@@ -25,7 +24,7 @@ use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::FutureExt;
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, Stream, StreamExt};
 use reqwest::StatusCode;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -125,7 +124,7 @@ fn specification() -> Specification {
         .with_all(shared::processor())
 }
 
-fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+fn configure(settings: Settings) -> Result<Webhook, Diagnostics> {
     let Settings { request, headers, backoff_retry, response, tls } = settings;
     let mut findings = Diagnostics::new();
     let message = message::compile(&request, &headers, &mut findings);
@@ -153,7 +152,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
     match (message, destination) {
         (Some(message), Some(destination)) if !findings.has_errors() => {
             let is_body_placed = response.body.is_given();
-            Ok(Arc::new(Configured { message: Arc::new(message), destination, policy, is_body_placed, tls }))
+            Ok(Webhook { message: Arc::new(message), destination, policy, is_body_placed, tls })
         }
         _ => Err(findings),
     }
@@ -188,7 +187,7 @@ fn destination(response: &Response, findings: &mut Diagnostics) -> Option<Destin
     Some(Destination { body: body?, status: status.and_then(|(_, status)| status) })
 }
 
-struct Configured {
+struct Webhook {
     message: Arc<Message>,
     destination: Destination,
     policy: Policy,
@@ -198,17 +197,16 @@ struct Configured {
     tls: (Option<Str>, bool),
 }
 
-impl ConfiguredOperator for Configured {
+impl ConfiguredOperator for Webhook {
+    type Built = BuiltAsync;
+
     fn signature(&self) -> Signature {
         let Destination { body, status } = &self.destination;
-        Signature {
-            class: Class::Async,
+        Signature::new()
             // With several strips in flight, the order of requests would be undefined.
-            max_workers: (self.policy.concurrency == 1).then_some(1),
-            reads: self.message.reads(),
-            writes: Access::union([body].into_iter().chain(status).map(Reference::access)),
-            ..Signature::inline()
-        }
+            .max_workers((self.policy.concurrency == 1).then_some(1))
+            .reads(self.message.reads())
+            .writes(Access::union([body].into_iter().chain(status).map(Reference::access)))
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -239,19 +237,20 @@ impl ConfiguredOperator for Configured {
         }
     }
 
-    fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
+    fn build(&self, context: &OperatorContext) -> Result<BuiltAsync, Fault> {
         let (ca, skip_verify) = &self.tls;
         let roots = ca.as_ref().map(|path| {
             let unreadable = |error| Fault::fatal(codes::TLS_INVALID, format!("tls.ca: cannot read {path}: {error}"));
             read_roots(path).map_err(unreadable)
         });
         let tls = Tls { roots: roots.transpose()?, skip_verify: *skip_verify };
-        Ok(BuiltOperator::Async(Arc::new(Requests {
+        let client = Client::new(&tls, context.host.network, self.policy.clone())?;
+        Ok(Arc::new(Requests {
             message: self.message.clone(),
             destination: self.destination.clone(),
             concurrency: self.policy.concurrency,
-            client: Client::new(&tls, host.network, self.policy.clone())?.advising("set request.url to it"),
-        })))
+            client: client.advising("set request.url to it"),
+        }))
     }
 }
 
@@ -279,18 +278,20 @@ struct Requests {
 
 #[async_trait]
 impl AsyncOperator for Requests {
-    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        // The future of an exchange takes kilobytes: box it, because it is moved several times.
-        stream::iter(rows).map(|record| self.exchange(record).boxed()).buffered(self.concurrency).collect().await
+    async fn call(&self, rows: &mut [Record], _: &OperatorContext) -> Vec<Decision> {
+        self.exchanges(rows).collect().await
     }
 }
 
 impl Requests {
-    async fn exchange(&self, mut record: Record) -> Verdict {
-        match self.answer(&record).await.and_then(|answer| self.destination.put(answer, &mut record)) {
-            Ok(()) => Verdict::Keep(record),
-            Err(fault) => Verdict::Fail(fault),
-        }
+    fn exchanges<'r>(&'r self, rows: &'r mut [Record]) -> impl Stream<Item = Decision> + Send + 'r {
+        // The future of an exchange takes kilobytes: box it, because it is moved several times.
+        stream::iter(rows).map(|record| self.exchange(record).boxed()).buffered(self.concurrency)
+    }
+
+    async fn exchange(&self, record: &mut Record) -> Decision {
+        let done = self.answer(record).await.and_then(|answer| self.destination.put(answer, record));
+        done.map_or_else(Decision::Fail, |()| Decision::Keep)
     }
 
     async fn answer(&self, record: &Record) -> Result<Answer, Fault> {

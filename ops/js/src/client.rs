@@ -9,7 +9,7 @@ mod process;
 use std::ops::Range;
 
 use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{Decision, Operator, Rows};
+use anabranch_plugin::operator::{Decision, Operator, OperatorContext, Rows};
 use anabranch_record::Record;
 use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
@@ -114,7 +114,7 @@ impl Client {
 }
 
 impl Operator for Client {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         let mut records: Vec<&mut Record> = rows.iter_mut().map(|(_, record)| record).collect();
         let mut made = self.made(&mut records).into_iter();
         let unanswered = || Fault::fatal(codes::SCRIPT_UNANSWERED, "a worker returned fewer records than it received");

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use anabranch_plugin::operator::{Decision, Operator, Rows};
+use anabranch_plugin::operator::{Decision, Operator, OperatorContext, Rows};
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 
@@ -91,7 +91,7 @@ fn fault(failure: Failure) -> Fault {
 }
 
 impl Operator for Interpreter {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             let outcome = Interpreter::process(self, record)?;
             Ok(decide(outcome, record))

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::flow::Flow;
-use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{BuiltOperator, Class, ConfiguredOperator, Fan, OperatorKind, Signature};
+use anabranch_plugin::operator::{BuiltIsolate, ConfiguredOperator, Fan, OperatorContext, OperatorKind, Signature};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::secret::{forms, mask};
 use anabranch_plugin::specification::Specification;
@@ -81,11 +80,11 @@ struct Settings {
     timeout: Duration,
 }
 
-fn configure(settings: &Settings, launch: Option<Launch>) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+fn configure(settings: &Settings, launch: Option<Launch>) -> Result<Script, Diagnostics> {
     let program = settings.program()?;
     let findings = program.check().map_err(|flaw| settings.finding(&program, flaw))?;
     let (inline, limits) = (settings.script.is_some(), Limits { time: settings.timeout });
-    Ok(Arc::new(Configured { program, findings, inline, limits, launch }))
+    Ok(Script { program, findings, inline, limits, launch })
 }
 
 impl Settings {
@@ -141,7 +140,7 @@ impl Settings {
     }
 }
 
-struct Configured {
+struct Script {
     program: Program,
     findings: Findings,
     /// True if the script is in the pipeline file.
@@ -150,9 +149,11 @@ struct Configured {
     launch: Option<Launch>,
 }
 
-impl ConfiguredOperator for Configured {
+impl ConfiguredOperator for Script {
+    type Built = BuiltIsolate;
+
     fn signature(&self) -> Signature {
-        Signature { class: Class::Isolate, fan: Fan::Many, ..Signature::inline() }
+        Signature::new().fan(Fan::Many)
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -170,12 +171,13 @@ impl ConfiguredOperator for Configured {
         Some(self.limits.time)
     }
 
-    fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
+    fn build(&self, context: &OperatorContext) -> Result<BuiltIsolate, Fault> {
+        let host = &context.host;
         let lines = ServiceLog(host.node.clone());
         let Some(launch) = &self.launch else {
             let interpreter = Interpreter::open(self.program.clone(), self.limits, Rc::new(lines));
             let interpreter = interpreter.map_err(|fault| Fault::fatal(codes::SCRIPT_FAILED, fault.message()))?;
-            return Ok(BuiltOperator::Isolate(Box::new(interpreter)));
+            return Ok(Box::new(interpreter));
         };
         let level = LEVELS.iter().position(|level| lines.enabled(*level)).unwrap_or(LEVELS.len());
         let opening = Opening {
@@ -185,7 +187,7 @@ impl ConfiguredOperator for Configured {
             level: level as u8,
             held: None,
         };
-        Ok(BuiltOperator::Isolate(Box::new(Client::open(launch.clone(), opening, host)?)))
+        Ok(Box::new(Client::open(launch.clone(), opening, host)?))
     }
 }
 

@@ -1,15 +1,15 @@
 //! Runs scripts on records, for tests.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Operator, Rows};
+use anabranch_plugin::operator::{Configured, Decision};
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::testing;
+use anabranch_plugin::testing::configured::Opened;
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::write_record;
@@ -24,26 +24,23 @@ use crate::wire::orders::{read_outcome, write_order};
 use crate::wire::{self, Kind, Names, Reader, Remembered, Wants};
 use crate::worker::Executor;
 
-pub(crate) fn configure(settings: &[(&str, &str)]) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+pub(crate) fn configure(settings: &[(&str, &str)]) -> Result<Configured, Diagnostics> {
     let kind = kind(None);
     Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied()))
         .and_then(|arguments| kind.configure(&arguments))
 }
 
-pub(crate) fn build(configured: &dyn ConfiguredOperator) -> Result<Box<dyn Operator>, Fault> {
+pub(crate) fn build(configured: &Configured) -> Result<Opened, Fault> {
     let host = Host { node: "js".into(), ..testing::host() };
-    match configured.build(0, &host)? {
-        BuiltOperator::Isolate(operator) => Ok(operator),
-        BuiltOperator::Inline(_) | BuiltOperator::Async(_) => panic!("not an isolate"),
-    }
+    Opened::new(configured, host)
 }
 
 /// A worker with a script.
-pub(crate) struct Worker(Box<dyn Operator>);
+pub(crate) struct Worker(Opened);
 
 impl Worker {
     pub(crate) fn with(settings: &[(&str, &str)]) -> Self {
-        Worker(build(&*configure(settings).unwrap()).unwrap())
+        Worker(build(&configure(settings).unwrap()).unwrap())
     }
 
     pub(crate) fn new(script: &str) -> Self {
@@ -54,8 +51,7 @@ impl Worker {
     /// unchanged.
     pub(crate) fn run(&mut self, records: &[Record]) -> Vec<Result<Vec<Record>, String>> {
         let mut after = records.to_vec();
-        let mut decisions = Vec::new();
-        self.0.process(&mut Rows::new(&mut after, None, &mut decisions));
+        let decisions = self.0.process(&mut after, None);
         let mut results: Vec<_> = after.iter().map(|record| Ok(vec![record.clone()])).collect();
         for (row, decision) in decisions {
             results[row] = match decision {

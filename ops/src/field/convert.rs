@@ -6,7 +6,7 @@ use anabranch_plugin::arguments::parse_bool;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Content, Flow, Kinds, Type as Shape};
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
@@ -158,7 +158,7 @@ impl InlineOperator for Convert {
     }
 
     fn signature(&self) -> Signature {
-        Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
+        Signature::new().reads(self.field.access()).writes(self.field.access())
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -180,7 +180,7 @@ impl InlineOperator for Convert {
         flow.set("field", &self.field, Shape { since: found.ty.since_if(to | null), ..Shape::of(to | null) });
     }
 
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             self.convert(record)?;
             Ok(Decision::Keep)

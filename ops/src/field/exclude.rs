@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Place};
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::access::Access;
@@ -87,7 +87,7 @@ impl InlineOperator for Exclude {
 
     fn signature(&self) -> Signature {
         let writes = Access::These(self.fields.iter().flat_map(|(field, _)| paths(field)).collect());
-        Signature { reads: Access::NOTHING, writes, ..Signature::inline() }
+        Signature::new().reads(Access::NOTHING).writes(writes)
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -96,7 +96,7 @@ impl InlineOperator for Exclude {
         }
     }
 
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         let fields = &self.fields;
         rows.for_each(|record| {
             if fields.len() > 1 {

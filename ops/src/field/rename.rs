@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Found, Kinds, Place, Type};
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
@@ -124,7 +124,7 @@ impl InlineOperator for Rename {
             Access::Everything => Vec::new(),
         });
         let access = Access::These(paths.collect());
-        Signature { reads: access.clone(), writes: access, ..Signature::inline() }
+        Signature::new().reads(access.clone()).writes(access)
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -168,7 +168,7 @@ impl InlineOperator for Rename {
         }
     }
 
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         match &self.renamings[..] {
             // A single renaming that fails changes nothing.
             [only] => rows.for_each(|record| only.apply(record).map(|()| Decision::Keep)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{self, Flow, Kinds, Operations, Texts, Type};
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Operation;
@@ -103,7 +103,7 @@ impl InlineOperator for SetField {
             Content::Same(_) => Access::NOTHING,
             Content::Rendered(template) => template.reads(),
         };
-        Signature { reads, writes: self.field.access(), ..Signature::inline() }
+        Signature::new().reads(reads).writes(self.field.access())
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -142,7 +142,7 @@ impl InlineOperator for SetField {
         }
     }
 
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         let SetField { field, value, buffer, .. } = self;
         let is_operation = *field.target() == Target::Operation;
         rows.for_each(|record| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Content, Flow, Form, Kinds, Shape, Type};
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
@@ -56,7 +56,7 @@ impl InlineOperator for Decode {
     }
 
     fn signature(&self) -> Signature {
-        Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
+        Signature::new().reads(self.field.access()).writes(self.field.access())
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -98,7 +98,7 @@ impl InlineOperator for Decode {
         }
     }
 
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             if let Some(value) = self.decode(record)? {
                 self.field.set(record, value)?;

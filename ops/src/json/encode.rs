@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Form, Kinds, Type};
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
@@ -53,7 +53,7 @@ impl InlineOperator for Encode {
     }
 
     fn signature(&self) -> Signature {
-        Signature { reads: self.field.access(), writes: self.field.access(), ..Signature::inline() }
+        Signature::new().reads(self.field.access()).writes(self.field.access())
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -74,7 +74,7 @@ impl InlineOperator for Encode {
         flow.replace("field", &self.field, Type { since: found.ty.since_if(Kinds::BYTES), ..Type::of(Kinds::TEXT) });
     }
 
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             self.encode(record)?;
             Ok(Decision::Keep)

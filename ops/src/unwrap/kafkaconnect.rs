@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Fields, Flow, Operations, Shape};
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
@@ -50,7 +50,7 @@ impl InlineOperator for Unwrap {
 
     fn signature(&self) -> Signature {
         let writes = parts(&["Operation", "Key", "Payload"]);
-        Signature { reads: with_key(&self.field), writes, ..Signature::inline() }
+        Signature::new().reads(with_key(&self.field)).writes(writes)
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -61,7 +61,7 @@ impl InlineOperator for Unwrap {
         flow.record.after = Shape::structured(Fields::any());
     }
 
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| self.unwrap(record).map(|()| Decision::Keep));
     }
 }

@@ -7,7 +7,7 @@ use ::base64::engine::general_purpose::STANDARD;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
@@ -55,7 +55,7 @@ impl InlineOperator for Unwrap {
 
     fn signature(&self) -> Signature {
         let writes = parts(&["Operation", "Metadata", "Key", "Payload"]);
-        Signature { reads: self.field.access(), writes, ..Signature::inline() }
+        Signature::new().reads(self.field.access()).writes(writes)
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -63,7 +63,7 @@ impl InlineOperator for Unwrap {
         flow.forget();
     }
 
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             *record = self.inner(record)?;
             Ok(Decision::Keep)

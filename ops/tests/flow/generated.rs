@@ -15,8 +15,9 @@ use anabranch_graph::testing::services;
 use anabranch_plugin::diagnostic::Severity;
 use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape, Type, Uses};
 use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Rows};
+use anabranch_plugin::operator::{Configured, Decision};
 use anabranch_plugin::testing;
+use anabranch_plugin::testing::configured::Opened;
 use anabranch_plugin::testing::{
     AtEnd, Downstream, Journal, MemoryStore, Upstream, add_destination, add_source, position,
 };
@@ -273,11 +274,9 @@ fn processor() -> impl Strategy<Value = String> {
 
 // ---- running -----------------------------------------------------------------------------------
 
-fn apply(operator: &Arc<dyn ConfiguredOperator>, record: &mut Record) -> Decision {
+fn apply(operator: &Configured, record: &mut Record) -> Decision {
     let host = Host { node: "p".into(), ..testing::host() };
-    let BuiltOperator::Inline(mut built) = operator.build(0, &host).unwrap() else { panic!("all are inline") };
-    let mut decisions = Vec::new();
-    built.process(&mut Rows::new(std::slice::from_mut(record), None, &mut decisions));
+    let mut decisions = Opened::new(operator, host).unwrap().process(std::slice::from_mut(record), None);
     decisions.pop().map_or(Decision::Keep, |(_, decision)| decision)
 }
 

@@ -1,8 +1,6 @@
 //! Pipelines as people write them: nothing is wrong with them, and nothing is said.
 
-use std::sync::Arc;
-
-use anabranch_plugin::operator::{ConfiguredOperator, Decision};
+use anabranch_plugin::operator::{Configured, Decision};
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::testing::{add_operator, inline};
 
@@ -11,7 +9,7 @@ use super::ends::{compiled, registry, yaml};
 /// The built-in plugins, and stand-ins for those that nobody can see into.
 fn with_opaque_steps() -> Registry {
     let mut registry = registry();
-    let opaque: Arc<dyn ConfiguredOperator> = inline(|_| Ok(Decision::Keep));
+    let opaque: Configured = inline(|_| Ok(Decision::Keep));
     for name in ["custom.javascript", "webhook.http"] {
         add_operator(&mut registry, name, &opaque);
     }

@@ -8,7 +8,8 @@ use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
-    BuiltOperator, Class, ConfiguredOperator, Decision, Fan, Operator, OperatorKind, Rows, Signature,
+    BuiltIsolate, Configured, ConfiguredOperator, Decision, Fan, Operator, OperatorContext, OperatorKind, Rows,
+    Signature,
 };
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
@@ -51,7 +52,7 @@ impl OperatorKind for Kind {
         &self.specification
     }
 
-    fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    fn configure(&self, arguments: &Arguments) -> Result<Configured, Diagnostics> {
         let granted = egress::granted(&arguments.read()?, &self.ceiling)?;
         // The guest applies defaults itself: it receives only the written settings.
         let default = |name: &str| self.specification.parameter(name).and_then(|p| p.default.as_ref());
@@ -63,7 +64,7 @@ impl OperatorKind for Kind {
             .map(|(name, value)| (name, value.to_string()))
             .collect();
         let configure = Configure { parameters: settings };
-        Ok(Arc::new(WasmOperator { module: self.module.clone(), configure, granted, limits: self.limits }))
+        Ok(WasmOperator { module: self.module.clone(), configure, granted, limits: self.limits }.into())
     }
 }
 
@@ -76,15 +77,17 @@ struct WasmOperator {
 }
 
 impl ConfiguredOperator for WasmOperator {
+    type Built = BuiltIsolate;
+
     fn signature(&self) -> Signature {
-        Signature { class: Class::Isolate, fan: Fan::Many, ..Signature::inline() }
+        Signature::new().fan(Fan::Many)
     }
 
-    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        for refused in self.granted.refused.iter().filter(|_| worker == 0) {
-            tracing::warn!(processor = %host.node, "{refused}");
+    fn build(&self, context: &OperatorContext) -> Result<BuiltIsolate, Fault> {
+        for refused in self.granted.refused.iter().filter(|_| context.worker == 0) {
+            tracing::warn!(processor = %context.host.node, "{refused}");
         }
-        Ok(BuiltOperator::Isolate(Box::new(Wasm::open(self, host)?)))
+        Ok(Box::new(Wasm::open(self, &context.host)?))
     }
 }
 
@@ -122,16 +125,15 @@ fn refused(code: Code, what: &str, response: &Response) -> Fault {
 
 struct Wasm {
     configured: WasmOperator,
-    host: Host,
     network: Option<Arc<Network>>,
     guest: Guest,
 }
 
 impl Operator for Wasm {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, context: &OperatorContext) {
         let mut decisions = Vec::with_capacity(0);
         let mut selected: Vec<(usize, &mut Record)> = rows.iter_mut().collect();
-        let end = self.strip(&mut selected, &mut decisions);
+        let end = self.strip(&mut selected, &mut decisions, &context.host);
         if let Err((at, fault)) = end {
             decisions.extend(selected[at..].iter().map(|(row, _)| (*row, Decision::Fail(fault.clone()))));
         }
@@ -155,7 +157,7 @@ impl Wasm {
         let network = configured.granted.egress.clone().map(|egress| Network::new(egress, host.network)).transpose();
         let network = network.map_err(|error| Fault::fatal(codes::WASM_NETWORK, error))?.map(Arc::new);
         let guest = begin(configured, host, &network)?;
-        Ok(Wasm { configured: configured.clone(), host: host.clone(), network, guest })
+        Ok(Wasm { configured: configured.clone(), network, guest })
     }
 
     /// Processes the rows. On an error, returns the first row without a decision, and the reason.
@@ -163,6 +165,7 @@ impl Wasm {
         &mut self,
         rows: &mut [(usize, &mut Record)],
         decisions: &mut Vec<(usize, Decision)>,
+        host: &Host,
     ) -> Result<(), (usize, Fault)> {
         let (mut at, mut alone_until, mut deaths, mut stalls) = (0, 0, 0, 0);
         while at < rows.len() {
@@ -176,8 +179,8 @@ impl Wasm {
                     if deaths > DEATHS {
                         return Err((at, fault.with_class(FaultClass::Fatal)));
                     }
-                    tracing::warn!(processor = %self.host.node, "{fault}; the processor is restarted");
-                    self.guest = begin(&self.configured, &self.host, &self.network).map_err(|fault| (at, fault))?;
+                    tracing::warn!(processor = %host.node, "{fault}; the processor is restarted");
+                    self.guest = begin(&self.configured, host, &self.network).map_err(|fault| (at, fault))?;
                     if took_command && count == 1 {
                         decisions.push((rows[at].0, Decision::Fail(fault)));
                         at += 1;

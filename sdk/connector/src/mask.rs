@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::kind;
-use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::{Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
@@ -46,10 +46,10 @@ impl InlineOperator for Mask {
 
     fn signature(&self) -> Signature {
         let field = self.0.field.access();
-        Signature { reads: field.clone(), writes: field, ..Signature::inline() }
+        Signature::new().reads(field.clone()).writes(field)
     }
 
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             self.mask(record)?;
             Ok(Decision::Keep)

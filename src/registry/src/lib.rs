@@ -18,4 +18,4 @@ pub mod worker;
 
 pub use builtin::codes;
 pub use registered::{RegisterError, register, registry};
-pub use standalone::registry_with;
+pub use standalone::{registry_inside, registry_with};

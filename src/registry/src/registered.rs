@@ -57,20 +57,25 @@ pub fn register(plugins: Vec<Plugin>) -> Result<(), Vec<RegisterError>> {
 /// Returns a registry of every plugin of this process, to describe and configure them. Commands that run pipelines use
 /// [`registry_with`](crate::registry_with).
 pub fn registry() -> Registry {
-    registry_of(None)
+    registry_of(None, registered())
 }
 
-/// Returns a registry of every plugin of this process. With `memory`, scripts run in processes of their own that may use
-/// this many bytes each; with `None`, they run in this process.
-pub(crate) fn registry_of(memory: Option<usize>) -> Registry {
+/// Returns the plugins that this process registered.
+pub(crate) fn registered() -> impl Iterator<Item = Plugin> {
+    REGISTERED.get().into_iter().flatten().cloned()
+}
+
+/// Returns a registry of the built-in plugins and `plugins`. With `memory`, scripts run in processes of their own that may
+/// use this many bytes each; with `None`, they run in this process.
+pub(crate) fn registry_of(memory: Option<usize>, plugins: impl Iterator<Item = Plugin>) -> Registry {
     let mut registry = builtin(memory);
-    REGISTERED.get().into_iter().flatten().cloned().for_each(|plugin| registry.add(plugin));
+    plugins.for_each(|plugin| registry.add(plugin));
     with_schemas(&mut registry);
     registry
 }
 
 /// Returns why plugins cannot be registered next to the built-in ones.
-fn problems(plugins: &[Plugin]) -> Vec<RegisterError> {
+pub(crate) fn problems(plugins: &[Plugin]) -> Vec<RegisterError> {
     if plugins.is_empty() {
         return Vec::new();
     }

@@ -6,22 +6,43 @@ mod connectors;
 #[cfg(any(feature = "grpc", feature = "wasm"))]
 use std::path::PathBuf;
 
-use anabranch_plugin::registry::Registry;
+use anabranch_plugin::registry::{Plugin, Registry};
 use anabranch_settings::{Database, Settings};
 
-use crate::registered::registry_of;
+use crate::registered::{RegisterError, problems, registered, registry_of};
 use crate::worker;
 
 /// Returns a registry of every plugin of this build and the standalone plugins of the configured directories.
 pub fn registry_with(settings: &Settings) -> Registry {
-    let mut registry = registry_of(worker::memory(settings.processors.max_memory));
+    with_plugins(settings, registered(), true)
+}
+
+/// Returns a registry as [`registry_with`] does, for a service inside another program: with `plugins` in place of those
+/// that this process registered. Standalone connectors are in it if the program can run worker processes
+/// ([`worker::is_program`]).
+///
+/// # Errors
+/// All reasons why a plugin cannot be registered.
+pub fn registry_inside(settings: &Settings, plugins: Vec<Plugin>) -> Result<Registry, Vec<RegisterError>> {
+    let errors = problems(&plugins);
+    match errors.is_empty() {
+        true => Ok(with_plugins(settings, plugins.into_iter(), worker::memory(0).is_some())),
+        false => Err(errors),
+    }
+}
+
+#[cfg_attr(not(feature = "grpc"), expect(unused_variables, reason = "this build has no standalone connectors"))]
+fn with_plugins(settings: &Settings, plugins: impl Iterator<Item = Plugin>, has_connectors: bool) -> Registry {
+    let mut registry = registry_of(worker::memory(settings.processors.max_memory), plugins);
     registry.reserve(&settings.config_path, "the configuration file of the service");
     registry.reserve(&settings.pipelines.path, "a pipeline file");
     if let Database::Embedded(path) = &settings.database {
         registry.reserve(path, "the state store of the service");
     }
     #[cfg(feature = "grpc")]
-    connectors::add(&mut registry, settings);
+    if has_connectors {
+        connectors::add(&mut registry, settings);
+    }
     #[cfg(not(feature = "grpc"))]
     registry.leave_out_standalone_connectors("full");
     #[cfg(feature = "wasm")]

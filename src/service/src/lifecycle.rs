@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use anabranch_graph::exec::{self, Ending, LaneCount, Progress, RunOptions, Services, SourceBacklog};
 use anabranch_graph::plan::StagePlan;
+use anabranch_plugin::host::Network;
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::state::StateStore;
 use anabranch_process::log::Log;
@@ -410,6 +411,7 @@ impl Life {
             memo: Arc::new(self.store.clone()),
             active: Arc::new(self.store.clone()),
             schemas: self.schemas.clone(),
+            network: Network::Open,
         };
         let unopened = self.stopped_before_it_opened();
         let permit = tokio::select! {

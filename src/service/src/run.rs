@@ -13,7 +13,7 @@ use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::secret::MASKED_FROM;
 use anabranch_process::log::{COUNTED_EVERY, Log, LogFormat};
-use anabranch_process::signals::{Signals, hung_up};
+use anabranch_process::signals::hung_up;
 use anabranch_process::terminal::{Stream, is_terminal};
 use anabranch_process::{runtime, signals};
 use anabranch_record::text::Str;
@@ -35,6 +35,7 @@ use crate::pipeline::Pipeline;
 use crate::pipeline_table::{Entry, Plan};
 use crate::pipelines::{Invalid, Pipelines};
 use crate::status_line::StatusLine;
+use crate::stops::{StopSource, Stops};
 use crate::tasks::{Done, Job, Overdue, Task, Tasks};
 use crate::traces::{Exporter, FLUSH};
 use crate::{limits, outputs, progress, renames, schemas, sequence};
@@ -51,6 +52,8 @@ pub struct Service {
     pub log: Arc<Log>,
     /// True if the service ends when all sources have ended.
     pub once: bool,
+    /// What stops the service before its pipelines have ended.
+    pub stops: StopSource,
     /// Called before the process ends immediately: after a second signal there is no time for destructors.
     pub before_abort: Option<Box<dyn Fn()>>,
     /// Called with the address once the HTTP listener accepts requests.
@@ -79,7 +82,7 @@ pub struct Ended {
     pub accounts: BTreeMap<Str, Account>,
     /// Ids of pipelines with errors.
     pub invalid: Vec<Str>,
-    /// True if a signal stopped the service.
+    /// True if a signal or the program stopped the service.
     pub signalled: bool,
     /// True if a degraded pipeline ended the service.
     pub gave_up: bool,
@@ -106,15 +109,13 @@ const MOST_WHILE_OWNED: u32 = 2;
 const WAITING_LINE: Duration = Duration::from_secs(60);
 /// Time between two checks that the file of the store still exists.
 const LOOK: Duration = Duration::from_secs(5);
-/// Log message for the first signal.
-const STOPPING: &str = "stopping; a second signal ends the service at once";
 /// Maximum number of pipelines that open at the same time: each may need a thread for its files.
 const OPENING: usize = 8;
 /// How long an idle blocking thread is kept.
 const IDLE_THREAD: Duration = Duration::from_secs(2);
 
 impl Service {
-    /// Runs until every pipeline has ended or a signal stops the service. `L` answers HTTP, if the settings ask for it.
+    /// Runs until every pipeline has ended or [`Service::stops`] ends them. `L` answers HTTP, if the settings ask for it.
     ///
     /// # Errors
     /// The store cannot be opened or a system call failed. No pipeline was started.
@@ -128,8 +129,8 @@ impl Service {
             .map_err(system("start the control runtime"))?;
         let executor = executor().map_err(system("start the executor"))?;
         let ended = control.block_on(async {
-            let mut signals = Signals::listen().and_then(Signals::with_hangups).map_err(system("listen to signals"))?;
-            let Some(opened) = self.attended(&mut signals, self.open::<L>()).await else {
+            let mut stops = Stops::listen(self.stops.clone()).map_err(system("listen to signals"))?;
+            let Some(opened) = self.attended(&mut stops, self.open::<L>()).await else {
                 return Ok(Ended::signalled());
             };
             let (store, early) = opened?;
@@ -157,7 +158,7 @@ impl Service {
             });
             let served = Served { store: store.clone(), registry: self.registry.clone(), control: control.clone() };
             let service = async {
-                let ended = self.serve(pipelines, later, &control, jobs, signals, companion).await;
+                let ended = self.serve(pipelines, later, &control, jobs, stops, companion).await;
                 control.ended();
                 ended
             };
@@ -171,7 +172,9 @@ impl Service {
         // A system call that hangs must not keep the process from ending.
         executor.shutdown_background();
         control.shutdown_background();
-        signals::end_the_process_again();
+        if matches!(self.stops, StopSource::Signals) {
+            signals::end_the_process_again();
+        }
         ended
     }
 
@@ -242,18 +245,18 @@ impl Service {
 
     /// Runs work that precedes the start of pipelines. The first signal gives the work a moment to finish; a second
     /// signal ends the process. Returns `None` if a signal stopped the work, even if it finished.
-    async fn attended<T>(&self, signals: &mut Signals, work: impl Future<Output = T>) -> Option<T> {
+    async fn attended<T>(&self, stops: &mut Stops, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         tokio::select! {
             biased;
             done = &mut work => return Some(done),
-            _ = signals.next() => tracing::info!("{STOPPING}"),
+            _ = stops.next() => tracing::info!("{}", stops.message()),
         }
         let patience = self.settings.shutdown_timeout.map(|budget| Instant::now() + budget.min(GRACE));
         tokio::select! {
             biased;
             _ = work => {}
-            signal = signals.next() => self.abort(signal),
+            signal = stops.next() => self.abort(signal),
             () = until(patience) => tracing::warn!(
                 "the service was still starting, and ends without waiting for that"
             ),
@@ -292,13 +295,13 @@ impl Service {
         later: Option<DeferredPipelines>,
         control: &Control,
         mut jobs: mpsc::UnboundedReceiver<Job>,
-        mut signals: Signals,
+        mut stops: Stops,
         companion: Option<Companion>,
     ) -> Result<Ended, ServiceError> {
         let (awaited, compile) = later.map(|later| (later.stored, later.compile)).unzip();
         let mut awaited = awaited.unwrap_or_default();
         let mut ended = Ended { invalid: ids_of(&pipelines.invalid), ..Ended::default() };
-        let Some(made) = self.attended(&mut signals, self.made(control)).await else { return Ok(Ended::signalled()) };
+        let Some(made) = self.attended(&mut stops, self.made(control)).await else { return Ok(Ended::signalled()) };
         let made = made?;
         let taken = |id: &Str| made.iter().any(|pipeline| pipeline.id == *id);
         for id in pipelines.good.iter().map(|good| &good.config.id.value).chain(awaited.iter().map(|it| &it.id)) {
@@ -311,7 +314,7 @@ impl Service {
         }
         pipelines.good.retain(|good| !taken(&good.config.id.value));
         awaited.retain(|pipeline| !taken(&pipeline.id));
-        match self.attended(&mut signals, self.provision(&pipelines, &awaited, control)).await {
+        match self.attended(&mut stops, self.provision(&pipelines, &awaited, control)).await {
             Some(provisioned) => provisioned?,
             None => return Ok(Ended::signalled()),
         }
@@ -334,7 +337,7 @@ impl Service {
             }
             read
         };
-        let Some(read) = self.attended(&mut signals, read).await else { return Ok(Ended::signalled()) };
+        let Some(read) = self.attended(&mut stops, read).await else { return Ok(Ended::signalled()) };
         starting.extend(self.take_back(read, control));
         if self.once {
             sequence::begin_in_turn(&starting, control);
@@ -376,7 +379,8 @@ impl Service {
         // When the service abandons what still runs. `None`: the service is not stopping, or waits without a limit.
         let mut deadline: Option<Instant> = None;
         let mut stopping = false;
-        let mut hangups = signals.hangups.take();
+        let mut hangups = stops.hangups.take();
+        let is_alone = stops.are_signals();
         let mut counting = interval(COUNTED_EVERY);
         counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Programs read these objects, even if a person sees the status line beside them.
@@ -416,12 +420,12 @@ impl Service {
                     }
                     begin(self.take_in(pipelines, control), control);
                 }
-                signal = signals.next() => {
+                signal = stops.next() => {
                     if stopping {
                         status_line.clear();
                         self.abort(signal);
                     }
-                    tracing::info!("{STOPPING}");
+                    tracing::info!("{}", stops.message());
                     ended.signalled = true;
                     stopping = true;
                     deadline = self.stop(control);
@@ -437,7 +441,7 @@ impl Service {
                         control.reload();
                     }
                 }
-                () = &mut reader_gone, if !stopping => {
+                () = &mut reader_gone, if is_alone && !stopping => {
                     // Same behavior as `anabranch run | head`: without a reader of the log there is nothing to wait
                     // for.
                     ended.signalled = true;

@@ -8,7 +8,7 @@ use anabranch_graph::exec::Services;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Destination, DestinationKind};
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
+use anabranch_plugin::host::{LogLevel, LogLine, LogSink, Network};
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::source::{Source, SourceKind};
 use anabranch_plugin::specification::Specification;
@@ -61,6 +61,7 @@ pub fn services(schemas: Arc<dyn SchemaRegistry>) -> Services {
         memo: Arc::new(DiscardingState),
         active: Arc::new(DiscardingState),
         schemas,
+        network: Network::Open,
     }
 }
 

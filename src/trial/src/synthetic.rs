@@ -32,7 +32,7 @@ use anabranch_service::pipelines::{Pipeline, Pipelines};
 
 use crate::codes;
 use crate::services::DiscardingStore;
-use anabranch_plugin::host::DiscardingLog;
+use anabranch_plugin::host::{DiscardingLog, Network};
 use judge::judge;
 use records::{Synthetic, names, of_source};
 use taps::{Observations, tapped};
@@ -141,6 +141,7 @@ async fn run(compiled: &Compiled, time: Duration) -> Diagnostics {
         active: Arc::new(DiscardingState),
         letters: None,
         schemas: Arc::new(MemoryRegistry::new()),
+        network: Network::Open,
     };
     let options = RunOptions { once: true, mask: compiled.secrets.clone().into(), ..RunOptions::default() };
     let mut running = start(Arc::new(plan), services, options);

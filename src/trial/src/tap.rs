@@ -7,7 +7,8 @@ use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepSpec};
 use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
-    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict,
+    AsyncOperator, BuiltAsync, BuiltInline, BuiltIsolate, ConfiguredOperator, Decision, Layer, Operator,
+    OperatorContext, Rows,
 };
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
@@ -52,8 +53,7 @@ pub fn tapped(plan: &StagePlan, records: usize, trace: &Arc<Trace>) -> StagePlan
 }
 
 fn tap(step: &mut StepSpec, id: StepId, trace: &Arc<Trace>) {
-    step.operator =
-        Arc::new(TracedStep { operator: step.operator.clone(), point: TracePoint { step: id, trace: trace.clone() } });
+    step.operator = step.operator.clone().layered(TracePoint { step: id, trace: trace.clone() });
 }
 
 /// The step of a tap, and the trace that it writes to.
@@ -63,24 +63,41 @@ struct TracePoint {
     trace: Arc<Trace>,
 }
 
-/// An operator before it is opened.
-struct TracedStep {
-    operator: Arc<dyn ConfiguredOperator>,
-    point: TracePoint,
-}
-
-impl ConfiguredOperator for TracedStep {
-    fn signature(&self) -> Signature {
-        self.operator.signature()
+impl Layer for TracePoint {
+    fn inline(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltInline>,
+        context: &OperatorContext,
+    ) -> Result<BuiltInline, Fault> {
+        Ok(Box::new(TracedOperator { operator: inner.build(context)?, point: self.clone() }))
     }
 
-    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        let point = self.point.clone();
-        Ok(match self.operator.build(worker, host)? {
-            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(TracedOperator { operator, point })),
-            BuiltOperator::Isolate(operator) => BuiltOperator::Isolate(Box::new(TracedOperator { operator, point })),
-            BuiltOperator::Async(operator) => BuiltOperator::Async(Arc::new(TracedAsyncOperator { operator, point })),
-        })
+    fn isolate(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltIsolate>,
+        context: &OperatorContext,
+    ) -> Result<BuiltIsolate, Fault> {
+        Ok(Box::new(TracedOperator { operator: inner.build(context)?, point: self.clone() }))
+    }
+
+    fn asynchronous(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltAsync>,
+        context: &OperatorContext,
+    ) -> Result<BuiltAsync, Fault> {
+        Ok(Arc::new(TracedAsyncOperator { operator: inner.build(context)?, point: self.clone() }))
+    }
+}
+
+/// Returns the outcome of a record that `decision` was made on; `None` if it failed, which its dead letter records.
+fn outcome(record: &Record, decision: &Decision) -> Option<StepOutcome> {
+    match decision {
+        Decision::Keep => Some(StepOutcome::Kept(record.clone())),
+        Decision::Split(pieces) if pieces.is_empty() => Some(StepOutcome::Dropped),
+        Decision::Split(pieces) => Some(StepOutcome::Split(pieces.clone())),
+        Decision::Pieces(pieces) => Some(StepOutcome::Split(pieces.iter().collect())),
+        Decision::Filter => Some(StepOutcome::Dropped),
+        Decision::Fail(_) => None,
     }
 }
 
@@ -90,28 +107,22 @@ struct TracedOperator<O: ?Sized> {
 }
 
 impl<O: Operator + ?Sized> Operator for TracedOperator<O> {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, context: &OperatorContext) {
         let (numbers, before): (Vec<usize>, Vec<Record>) =
             rows.iter_mut().map(|(number, record)| (number, record.clone())).unzip();
         // On copies: if the operator panics, the rows are unchanged.
         let mut records = before.clone();
         let mut decisions = Vec::new();
-        self.operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+        self.operator.process(&mut Rows::new(&mut records, None, &mut decisions), context);
         let mut outcomes: Vec<Option<StepOutcome>> =
-            records.iter().map(|record| Some(StepOutcome::Kept(record.clone()))).collect();
+            records.iter().map(|record| outcome(record, &Decision::Keep)).collect();
         for ((_, row), record) in rows.iter_mut().zip(records) {
             *row = record;
         }
         for (at, decision) in decisions {
-            let (Some(number), Some(outcome)) = (numbers.get(at), outcomes.get_mut(at)) else { continue };
-            match &decision {
-                Decision::Keep => {}
-                Decision::Split(pieces) if pieces.is_empty() => *outcome = Some(StepOutcome::Dropped),
-                Decision::Split(pieces) => *outcome = Some(StepOutcome::Split(pieces.clone())),
-                Decision::Pieces(pieces) => *outcome = Some(StepOutcome::Split(pieces.iter().collect())),
-                Decision::Filter => *outcome = Some(StepOutcome::Dropped),
-                // Recorded with its dead letter.
-                Decision::Fail(_) => *outcome = None,
+            let Some(number) = numbers.get(at) else { continue };
+            if let (Some(noted), false) = (outcomes.get_mut(at), matches!(decision, Decision::Keep)) {
+                *noted = before.get(at).and_then(|record| outcome(record, &decision));
             }
             rows.decide(*number, decision);
         }
@@ -134,20 +145,15 @@ struct TracedAsyncOperator {
 
 #[async_trait]
 impl AsyncOperator for TracedAsyncOperator {
-    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        let before = rows.clone();
-        let verdicts = self.operator.call(rows).await;
-        for (before, verdict) in before.into_iter().zip(&verdicts) {
-            let outcome = match verdict {
-                Verdict::Keep(record) => StepOutcome::Kept(record.clone()),
-                Verdict::Split(pieces) if pieces.is_empty() => StepOutcome::Dropped,
-                Verdict::Split(pieces) => StepOutcome::Split(pieces.clone()),
-                Verdict::Filter => StepOutcome::Dropped,
-                Verdict::Fail(_) => continue,
-            };
-            self.point.trace.note(self.point.step, before, outcome);
+    async fn call(&self, rows: &mut [Record], context: &OperatorContext) -> Vec<Decision> {
+        let before = rows.to_vec();
+        let decisions = self.operator.call(rows, context).await;
+        for ((before, after), decision) in before.into_iter().zip(&*rows).zip(&decisions) {
+            if let Some(outcome) = outcome(after, decision) {
+                self.point.trace.note(self.point.step, before, outcome);
+            }
         }
-        verdicts
+        decisions
     }
 
     async fn close(&self) -> Result<(), Fault> {

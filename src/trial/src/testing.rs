@@ -402,7 +402,7 @@ impl<'a> NamedNodes<'a> {
         NamedNodes {
             sources: connectors(Role::Source),
             destinations: connectors(Role::Destination),
-            steps: steps.map(|step| (&step.node, step.operator.signature().class)).collect(),
+            steps: steps.map(|step| (&step.node, step.operator.class())).collect(),
         }
     }
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anabranch_graph::plan::Observer;
 use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition, StepSpec};
 use anabranch_plugin::destination::{Destination, Verdicts, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
-    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict,
+    AsyncOperator, BuiltAsync, BuiltInline, BuiltIsolate, ConfiguredOperator, Decision, Layer, Operator,
+    OperatorContext, Rows,
 };
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
@@ -46,7 +46,7 @@ fn watch(step: &mut StepSpec, observed: StepObserver) {
         };
         step.condition = StepCondition::If(Arc::new(condition.witnessed(Arc::new(show))));
     }
-    step.operator = Arc::new(WatchedStep { operator: step.operator.clone(), observed });
+    step.operator = step.operator.clone().layered(observed);
 }
 
 /// An observer, and the step that it observes.
@@ -63,31 +63,29 @@ impl StepObserver {
     }
 }
 
-struct WatchedStep {
-    operator: Arc<dyn ConfiguredOperator>,
-    observed: StepObserver,
-}
-
-impl ConfiguredOperator for WatchedStep {
-    fn signature(&self) -> Signature {
-        self.operator.signature()
+impl Layer for StepObserver {
+    fn inline(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltInline>,
+        context: &OperatorContext,
+    ) -> Result<BuiltInline, Fault> {
+        Ok(Box::new(WatchedOperator { operator: inner.build(context)?, observed: self.clone() }))
     }
 
-    fn patience(&self) -> Option<Duration> {
-        self.operator.patience()
+    fn isolate(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltIsolate>,
+        context: &OperatorContext,
+    ) -> Result<BuiltIsolate, Fault> {
+        Ok(Box::new(WatchedOperator { operator: inner.build(context)?, observed: self.clone() }))
     }
 
-    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        let observed = self.observed.clone();
-        Ok(match self.operator.build(worker, host)? {
-            BuiltOperator::Inline(operator) => BuiltOperator::Inline(Box::new(WatchedOperator { operator, observed })),
-            BuiltOperator::Isolate(operator) => {
-                BuiltOperator::Isolate(Box::new(WatchedOperator { operator, observed }))
-            }
-            BuiltOperator::Async(operator) => {
-                BuiltOperator::Async(Arc::new(WatchedAsyncOperator { operator, observed }))
-            }
-        })
+    fn asynchronous(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltAsync>,
+        context: &OperatorContext,
+    ) -> Result<BuiltAsync, Fault> {
+        Ok(Arc::new(WatchedAsyncOperator { operator: inner.build(context)?, observed: self.clone() }))
     }
 }
 
@@ -97,7 +95,7 @@ struct WatchedOperator<O: ?Sized> {
 }
 
 impl<O: Operator + ?Sized> Operator for WatchedOperator<O> {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, context: &OperatorContext) {
         rows.iter_mut().for_each(|(_, record)| self.observed.look(record));
         let StepObserver { observer, stage, step } = &self.observed;
         let before = rows.decisions_mut().count();
@@ -106,7 +104,7 @@ impl<O: Operator + ?Sized> Operator for WatchedOperator<O> {
             .filter_map(|(row, record)| Some((row, observer.look_for_objects(*stage, *step, record)?)))
             .filter_map(|(row, holds)| (!holds).then_some(row))
             .collect();
-        self.operator.process(rows);
+        self.operator.process(rows, context);
         for (row, decision) in rows.decisions_mut().skip(before) {
             let was_plain = plain.remove(&row);
             if let Decision::Split(pieces) = decision {
@@ -133,9 +131,9 @@ struct WatchedAsyncOperator {
 
 #[async_trait]
 impl AsyncOperator for WatchedAsyncOperator {
-    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
+    async fn call(&self, rows: &mut [Record], context: &OperatorContext) -> Vec<Decision> {
         rows.iter().for_each(|record| self.observed.look(record));
-        self.operator.call(rows).await
+        self.operator.call(rows, context).await
     }
 
     async fn close(&self) -> Result<(), Fault> {

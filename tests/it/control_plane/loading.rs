@@ -12,7 +12,7 @@ use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::registry::Registry;
 use anabranch_process::log::{Log, Output};
 use anabranch_service::pipelines::Pipelines;
-use anabranch_service::{DeferredPipelines, Service};
+use anabranch_service::{DeferredPipelines, Service, StopSource};
 use anabranch_settings::{Layers, Settings};
 use serde_json::Value;
 
@@ -55,6 +55,7 @@ fn serve(directory: &str, url: &str) -> ! {
         compile: options,
         log,
         once: false,
+        stops: StopSource::Signals,
         before_abort: None,
         on_listening: None,
         companion: None,

@@ -1,11 +1,8 @@
 //! Processors that compute, as one type.
 
-use std::sync::Arc;
-
-use super::{BuiltOperator, ConfiguredOperator, Operator, Rows, Signature};
+use super::{BuiltInline, Configured, ConfiguredOperator, Operator, OperatorContext, Rows, Signature};
 use crate::diagnostic::Diagnostics;
 use crate::flow::Flow;
-use crate::host::Host;
 use crate::parameters::Parameters;
 use crate::specification::Specification;
 use anabranch_record::fault::Fault;
@@ -26,7 +23,7 @@ pub trait InlineOperator: Clone + Send + Sync + 'static {
     /// All findings, with the places of the settings.
     fn configure(parameters: Self::Parameters) -> Result<Self, Diagnostics>;
 
-    /// Returns the properties that the compiler uses: [`Signature::inline`], narrowed.
+    /// Returns the properties that the compiler uses: [`Signature::new`], narrowed.
     fn signature(&self) -> Signature;
 
     /// Applies the effect of the processor to the record shape in `flow` and reports problems. By default, the output is
@@ -36,17 +33,19 @@ pub trait InlineOperator: Clone + Send + Sync + 'static {
     }
 
     /// Processes the selected rows of a strip; see [`Operator::process`].
-    fn process(&mut self, rows: &mut Rows<'_>);
+    fn process(&mut self, rows: &mut Rows<'_>, context: &OperatorContext);
 
     /// Returns the processor for a plan.
-    fn configured(self) -> Arc<dyn ConfiguredOperator> {
-        Arc::new(Configured(self))
+    fn configured(self) -> Configured {
+        Inline(self).into()
     }
 }
 
-struct Configured<O>(O);
+struct Inline<O>(O);
 
-impl<O: InlineOperator> ConfiguredOperator for Configured<O> {
+impl<O: InlineOperator> ConfiguredOperator for Inline<O> {
+    type Built = BuiltInline;
+
     fn signature(&self) -> Signature {
         self.0.signature()
     }
@@ -55,15 +54,15 @@ impl<O: InlineOperator> ConfiguredOperator for Configured<O> {
         self.0.flow(flow);
     }
 
-    fn build(&self, _worker: usize, _host: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(BuiltOperator::Inline(Box::new(Worker(self.0.clone()))))
+    fn build(&self, _: &OperatorContext) -> Result<BuiltInline, Fault> {
+        Ok(Box::new(Worker(self.0.clone())))
     }
 }
 
 struct Worker<O>(O);
 
 impl<O: InlineOperator> Operator for Worker<O> {
-    fn process(&mut self, rows: &mut Rows<'_>) {
-        self.0.process(rows);
+    fn process(&mut self, rows: &mut Rows<'_>, context: &OperatorContext) {
+        self.0.process(rows, context);
     }
 }

@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use anabranch_record::Record;
 
-use super::Decision;
-
 /// The records that replace a row: their number and a function that creates them. The engine creates a strip of them
 /// when there is room for one, so they are never all in memory at once. Cloning is O(1).
 ///
@@ -51,25 +49,5 @@ impl Pieces {
 impl fmt::Debug for Pieces {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pieces").field("count", &self.count).finish_non_exhaustive()
-    }
-}
-
-impl Decision {
-    /// Returns the number of records that replace the row, if it is replaced.
-    pub fn split(&self) -> Option<usize> {
-        match self {
-            Decision::Split(records) => Some(records.len()),
-            Decision::Pieces(pieces) => Some(pieces.len()),
-            Decision::Keep | Decision::Filter | Decision::Fail(_) => None,
-        }
-    }
-
-    /// Returns the records that replace the row; empty if it stays, is filtered or fails. Creates all of them.
-    pub fn into_records(self) -> Vec<Record> {
-        match self {
-            Decision::Split(records) => records,
-            Decision::Pieces(pieces) => pieces.iter().collect(),
-            Decision::Keep | Decision::Filter | Decision::Fail(_) => Vec::new(),
-        }
     }
 }

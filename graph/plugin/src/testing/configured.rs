@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
+use anabranch_record::mask::Mask;
 
 use crate::arguments::Arguments;
 use crate::destination::{Destination, DestinationKind};
 use crate::diagnostic::Diagnostics;
 use crate::host::{DiscardingLog, Host};
-use crate::operator::{BuiltOperator, ConfiguredOperator, Decision, OperatorKind, Rows};
+use crate::operator::{BuiltAsync, BuiltIsolate, Configured, Decision, OperatorContext, OperatorKind, Rows};
 use crate::schema::MemoryRegistry;
 use crate::settings::Settings;
 use crate::source::{Source, SourceKind};
@@ -41,10 +42,7 @@ pub fn source(kind: &Arc<dyn SourceKind>, settings: &[(&str, &str)]) -> Result<A
 ///
 /// # Errors
 /// The messages of all findings about the settings.
-pub fn processor(
-    kind: &Arc<dyn OperatorKind>,
-    settings: &[(&str, &str)],
-) -> Result<Arc<dyn ConfiguredOperator>, Vec<String>> {
+pub fn processor(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) -> Result<Configured, Vec<String>> {
     configured(kind.specification(), settings, |arguments| kind.configure(arguments))
 }
 
@@ -69,6 +67,58 @@ fn configured<T>(
         .map_err(|findings| findings.into_iter().map(|finding| finding.message).collect())
 }
 
+/// A processor of any class, opened as the first worker.
+pub struct Opened {
+    operator: AnyOperator,
+    context: OperatorContext,
+}
+
+enum AnyOperator {
+    Computes(BuiltIsolate),
+    Waits(BuiltAsync),
+}
+
+impl Opened {
+    /// Opens a processor.
+    ///
+    /// # Errors
+    /// The reason why it cannot be opened.
+    pub fn new(processor: &Configured, host: Host) -> Result<Self, Fault> {
+        let context = OperatorContext::new(0, host);
+        let operator = match processor {
+            Configured::Inline(operator) => AnyOperator::Computes(operator.build(&context)?),
+            Configured::Isolate(operator) => AnyOperator::Computes(operator.build(&context)?),
+            Configured::Async(operator) => AnyOperator::Waits(operator.build(&context)?),
+        };
+        Ok(Opened { operator, context })
+    }
+
+    /// Processes the selected records in place, all if `selected` is `None`. Returns the decisions by row.
+    ///
+    /// # Panics
+    /// The processor is asynchronous.
+    pub fn process(&mut self, records: &mut [Record], selected: Option<&Mask>) -> Vec<(usize, Decision)> {
+        let AnyOperator::Computes(operator) = &mut self.operator else {
+            panic!("the processor is asynchronous: use `Opened::call`")
+        };
+        let mut decisions = Vec::new();
+        operator.process(&mut Rows::new(records, selected, &mut decisions), &self.context);
+        decisions
+    }
+
+    /// Calls an asynchronous processor once. Returns the records after the call, with the decisions on them.
+    ///
+    /// # Panics
+    /// The processor computes.
+    pub async fn call(&self, mut records: Vec<Record>) -> Vec<(Record, Decision)> {
+        let AnyOperator::Waits(operator) = &self.operator else {
+            panic!("the processor computes: use `Opened::process`")
+        };
+        let decisions = operator.call(&mut records, &self.context).await;
+        records.into_iter().zip(decisions).collect()
+    }
+}
+
 /// Calls a processor that computes with one record. Returns the records that replace it (none if it is filtered), or the
 /// fault of its dead letter.
 ///
@@ -77,14 +127,9 @@ fn configured<T>(
 ///
 /// # Panics
 /// The processor is asynchronous, changes a record that it fails, or gives a record another position.
-pub fn process(processor: &dyn ConfiguredOperator, record: &Record) -> Result<Vec<Record>, Fault> {
+pub fn process(processor: &Configured, record: &Record) -> Result<Vec<Record>, Fault> {
     let mut records = vec![record.clone()];
-    let mut decisions = Vec::new();
-    match processor.build(0, &host())? {
-        BuiltOperator::Inline(mut operator) => operator.process(&mut Rows::new(&mut records, None, &mut decisions)),
-        BuiltOperator::Isolate(mut operator) => operator.process(&mut Rows::new(&mut records, None, &mut decisions)),
-        BuiltOperator::Async(_) => panic!("the processor is asynchronous: use `AsyncOperator::call`"),
-    }
+    let mut decisions = Opened::new(processor, host())?.process(&mut records, None);
     let after = match decisions.pop().map_or(Decision::Keep, |(_, decision)| decision) {
         Decision::Fail(fault) => {
             // As text, because NaN is not equal to itself.
@@ -112,7 +157,7 @@ mod tests {
     use crate::testing;
 
     fn processed(step: fn(&mut Record) -> Result<Decision, Fault>) -> Result<Vec<u64>, String> {
-        let after = process(&*testing::inline(step), &testing::record(7));
+        let after = process(&testing::inline(step), &testing::record(7));
         after.map(|records| testing::rows(&records)).map_err(|fault| fault.code().name().to_owned())
     }
 

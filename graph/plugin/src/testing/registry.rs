@@ -8,7 +8,7 @@ use super::{Downstream, Upstream};
 use crate::arguments::Arguments;
 use crate::destination::{Destination, DestinationKind};
 use crate::diagnostic::Diagnostics;
-use crate::operator::{ConfiguredOperator, OperatorKind};
+use crate::operator::{Configured, OperatorKind};
 use crate::parameters::shared;
 use crate::registry::Registry;
 use crate::source::{Source, SourceKind};
@@ -39,12 +39,12 @@ impl DestinationKind for Kind<Arc<Downstream>> {
     }
 }
 
-impl OperatorKind for Kind<Arc<dyn ConfiguredOperator>> {
+impl OperatorKind for Kind<Configured> {
     fn specification(&self) -> &Specification {
         &self.specification
     }
 
-    fn configure(&self, _: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+    fn configure(&self, _: &Arguments) -> Result<Configured, Diagnostics> {
         Ok(self.configured.clone())
     }
 }
@@ -62,7 +62,7 @@ pub fn add_destination(registry: &mut Registry, name: &'static str, shelf: &Arc<
 }
 
 /// Registers `operator` as the processor plugin `name`.
-pub fn add_operator(registry: &mut Registry, name: &'static str, operator: &Arc<dyn ConfiguredOperator>) {
+pub fn add_operator(registry: &mut Registry, name: &'static str, operator: &Configured) {
     let specification = Specification::builtin(name, "Calls a closure.").with_all(shared::processor());
     registry.add_operator(Arc::new(Kind { specification, configured: operator.clone() }));
 }

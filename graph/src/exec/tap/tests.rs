@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use anabranch_plugin::operator::{Decision, Verdict};
+use anabranch_plugin::operator::Decision;
 use anabranch_plugin::testing::{AtEnd, Upstream, asynchronous, inline, isolated, record, row_at, rows};
 use anabranch_record::Data;
 use anabranch_record::fault::Fault;
@@ -115,13 +115,7 @@ async fn so_is_a_step_that_waits() {
     let operator = asynchronous(|records| {
         Box::pin(async move {
             let mut step = marked("mark");
-            let verdict = |mut record: Record| match step(&mut record) {
-                Ok(Decision::Keep) => Verdict::Keep(record),
-                Ok(decision @ (Decision::Split(_) | Decision::Pieces(_))) => Verdict::Split(decision.into_records()),
-                Ok(Decision::Filter) => Verdict::Filter,
-                Ok(Decision::Fail(fault)) | Err(fault) => Verdict::Fail(fault),
-            };
-            records.into_iter().map(verdict).collect()
+            records.iter_mut().map(|record| step(record).unwrap_or_else(Decision::Fail)).collect()
         })
     });
     around(|| StageKind::Async { step: crate::testing::Pipeline::step("step", &operator), in_flight: 4 }).await;

@@ -1,8 +1,8 @@
 //! What is shown of a run: whether it moves, who holds it up, how far behind it is.
 
-use anabranch_plugin::operator::{Decision, Verdict};
+use anabranch_plugin::operator::Decision;
 use anabranch_plugin::testing::codes::{BAD, BAD_ROW};
-use anabranch_plugin::testing::{AtEnd, Reaction, asynchronous, inline, row_at};
+use anabranch_plugin::testing::{AtEnd, Reaction, asynchronous, inline, kept, row_at};
 use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use futures::FutureExt;
@@ -78,7 +78,7 @@ async fn a_step_that_hangs_holds_the_run_up() {
             if rows.iter().any(|row| row_at(row.position()) >= 256) {
                 std::future::pending::<()>().await;
             }
-            rows.into_iter().map(Verdict::Keep).collect()
+            kept(rows)
         }
         .boxed()
     });

@@ -1,7 +1,7 @@
 //! A slow destination slows the source down; nothing piles up.
 
-use anabranch_plugin::operator::{Decision, Pieces, Verdict};
-use anabranch_plugin::testing::{AtEnd, asynchronous, inline, isolated};
+use anabranch_plugin::operator::{Decision, Pieces};
+use anabranch_plugin::testing::{AtEnd, asynchronous, inline, isolated, kept};
 use anabranch_record::{Data, Record};
 
 use super::*;
@@ -168,9 +168,9 @@ fn grow(pipeline: &mut crate::testing::Pipeline, from: StageId, growth: Growth) 
             pipeline.stage("grow", &[from], StageKind::Parallel { steps, workers: 2 })
         }
         Growth::Answers => {
-            let call = asynchronous(move |mut rows| {
+            let call = asynchronous(move |rows| {
                 rows.iter_mut().for_each(|record| drop(enlarge(record, growth)));
-                Box::pin(std::future::ready(rows.into_iter().map(Verdict::Keep).collect()))
+                Box::pin(std::future::ready(kept(rows)))
             });
             let step = crate::testing::Pipeline::step("grow", &call);
             pipeline.stage("grow", &[from], StageKind::Async { step, in_flight: 2 })

@@ -1,6 +1,6 @@
 //! Steps that are applied to some rows only.
 
-use anabranch_plugin::operator::{ConfiguredOperator, Decision, Verdict};
+use anabranch_plugin::operator::{Configured, Decision};
 use anabranch_plugin::testing::{AtEnd, asynchronous, inline, position, row_at};
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
@@ -20,7 +20,7 @@ fn numbered(bench: &Bench, rows: u64) -> Arc<Upstream> {
     Arc::new(Upstream::new(&bench.journal, rows, AtEnd::End).make(make))
 }
 
-fn step(node: &str, condition: StepCondition, operator: &Arc<dyn ConfiguredOperator>) -> StepSpec {
+fn step(node: &str, condition: StepCondition, operator: &Configured) -> StepSpec {
     StepSpec { condition, ..Pipeline::step(node, operator) }
 }
 
@@ -28,7 +28,7 @@ fn when(condition: &str) -> StepCondition {
     StepCondition::If(Arc::new(CompiledCondition::compile(condition).unwrap()))
 }
 
-fn mark(key: &'static str) -> Arc<dyn ConfiguredOperator> {
+fn mark(key: &'static str) -> Configured {
     inline(move |record| {
         record.metadata.insert(key, "yes");
         Ok(Decision::Keep)
@@ -101,7 +101,7 @@ async fn a_step_that_waits_gets_the_selected_rows_only() {
     let operator = asynchronous(|rows| {
         async move {
             assert!(rows.iter().all(|record| row_at(record.position()) % 3 == 1));
-            rows.into_iter().map(|_| Verdict::Filter).collect()
+            rows.iter().map(|_| Decision::Filter).collect()
         }
         .boxed()
     });

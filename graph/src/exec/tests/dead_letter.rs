@@ -8,7 +8,7 @@ use anabranch_record::value::Value;
 
 use super::*;
 
-fn failing(bad: impl Fn(u64) -> bool + Send + 'static) -> Arc<dyn anabranch_plugin::operator::ConfiguredOperator> {
+fn failing(bad: impl Fn(u64) -> bool + Send + 'static) -> anabranch_plugin::operator::Configured {
     inline(move |record| {
         if bad(row_at(record.position())) {
             return Err(Fault::record(anabranch_plugin::testing::codes::BAD_ROW, "the password is hunter22"));

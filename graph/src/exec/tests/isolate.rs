@@ -5,8 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{BuiltOperator, Class, ConfiguredOperator, Decision, Operator, Rows, Signature};
+use anabranch_plugin::operator::{
+    BuiltIsolate, Configured, ConfiguredOperator, Decision, Operator, OperatorContext, Rows, Signature,
+};
 use anabranch_plugin::testing::{inline, isolated, row_at};
 use anabranch_record::fault::Fault;
 
@@ -48,16 +49,17 @@ async fn a_panic_fails_the_rest_of_the_strip_and_a_fresh_isolate_goes_on() {
     struct Fragile(Arc<Mutex<Vec<thread::ThreadId>>>);
     struct Built;
     impl ConfiguredOperator for Fragile {
+        type Built = BuiltIsolate;
         fn signature(&self) -> Signature {
-            Signature { class: Class::Isolate, ..Signature::inline() }
+            Signature::new()
         }
-        fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
+        fn build(&self, _: &OperatorContext) -> Result<BuiltIsolate, Fault> {
             self.0.lock().unwrap().push(thread::current().id());
-            Ok(BuiltOperator::Isolate(Box::new(Built)))
+            Ok(Box::new(Built))
         }
     }
     impl Operator for Built {
-        fn process(&mut self, rows: &mut Rows<'_>) {
+        fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
             rows.for_each(|record| {
                 assert!(![130, 400].contains(&row_at(record.position())), "boom");
                 Ok(Decision::Keep)
@@ -68,7 +70,7 @@ async fn a_panic_fails_the_rest_of_the_strip_and_a_fresh_isolate_goes_on() {
     let upstream = upstream(&bench, 1280);
     let a = shelf(&bench, "a");
     let built = Arc::default();
-    let fragile: Arc<dyn ConfiguredOperator> = Arc::new(Fragile(Arc::clone(&built)));
+    let fragile = Configured::from(Fragile(Arc::clone(&built)));
     let mut pipeline = bench.tolerant();
     let read = pipeline.read("in", &upstream);
     let steps = vec![Pipeline::step("js", &fragile)];
@@ -88,10 +90,11 @@ async fn a_panic_fails_the_rest_of_the_strip_and_a_fresh_isolate_goes_on() {
 async fn an_isolate_that_cannot_open_fails_the_start() {
     struct Broken(AtomicBool);
     impl ConfiguredOperator for Broken {
+        type Built = BuiltIsolate;
         fn signature(&self) -> Signature {
-            Signature { class: Class::Isolate, ..Signature::inline() }
+            Signature::new()
         }
-        fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
+        fn build(&self, _: &OperatorContext) -> Result<BuiltIsolate, Fault> {
             assert!(!self.0.load(Ordering::Relaxed), "boom");
             Err(Fault::fatal(anabranch_plugin::testing::codes::BAD_SCRIPT, "line 3: unexpected token"))
         }
@@ -100,7 +103,7 @@ async fn an_isolate_that_cannot_open_fails_the_start() {
         let bench = Bench::new();
         let upstream = upstream(&bench, 10);
         let a = shelf(&bench, "a");
-        let broken: Arc<dyn ConfiguredOperator> = Arc::new(Broken(AtomicBool::new(panics)));
+        let broken = Configured::from(Broken(AtomicBool::new(panics)));
         let mut pipeline = bench.pipeline();
         let read = pipeline.read("in", &upstream);
         let steps = vec![Pipeline::step("js", &broken)];

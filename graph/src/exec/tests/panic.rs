@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::Decision;
+use anabranch_plugin::operator::{
+    BuiltInline, ConfiguredOperator, Decision, Operator, OperatorContext, Rows, Signature,
+};
 use anabranch_plugin::source::{Acker, Reader, Source};
 use anabranch_plugin::testing::{inline, row_at};
 use anabranch_record::Position;
@@ -66,22 +68,19 @@ async fn rows_before_and_after_it_are_processed_once() {
 #[tokio::test(start_paused = true)]
 async fn where_it_is_not_known_at_which_row_all_fail() {
     struct Whole;
-    impl anabranch_plugin::operator::Operator for Whole {
-        fn process(&mut self, rows: &mut anabranch_plugin::operator::Rows<'_>) {
+    impl Operator for Whole {
+        fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
             rows.for_each(|_| Ok(Decision::Filter));
             assert!(rows.iter_mut().all(|(_, record)| row_at(record.position()) != 60), "boom");
         }
     }
-    impl anabranch_plugin::operator::ConfiguredOperator for Whole {
-        fn signature(&self) -> anabranch_plugin::operator::Signature {
-            anabranch_plugin::operator::Signature::inline()
+    impl ConfiguredOperator for Whole {
+        type Built = BuiltInline;
+        fn signature(&self) -> Signature {
+            Signature::new()
         }
-        fn build(
-            &self,
-            _: usize,
-            _: &anabranch_plugin::host::Host,
-        ) -> Result<anabranch_plugin::operator::BuiltOperator, anabranch_record::fault::Fault> {
-            Ok(anabranch_plugin::operator::BuiltOperator::Inline(Box::new(Whole)))
+        fn build(&self, _: &OperatorContext) -> Result<BuiltInline, Fault> {
+            Ok(Box::new(Whole))
         }
     }
     let bench = Bench::new();
@@ -89,7 +88,7 @@ async fn where_it_is_not_known_at_which_row_all_fail() {
     let a = shelf(&bench, "a");
     let mut pipeline = bench.tolerant();
     let read = pipeline.read("in", &upstream);
-    let chain = pipeline.chain(&[read], &[Arc::new(Whole)]);
+    let chain = pipeline.chain(&[read], &[Whole.into()]);
     pipeline.write(&[chain], "a", &a);
     finished(&bench.run(&pipeline.plan()).await);
     assert_eq!(bench.letters.rows(), (0..128).collect::<Vec<_>>());

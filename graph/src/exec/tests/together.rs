@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use anabranch_plugin::operator::{Decision, Verdict};
-use anabranch_plugin::testing::{AtEnd, Reaction, asynchronous, inline, isolated, row_at};
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::testing::{AtEnd, Reaction, asynchronous, inline, isolated, kept, row_at};
 use anabranch_record::fault::Fault;
 use futures::FutureExt;
 
@@ -27,7 +27,7 @@ fn plan(bench: &Bench, upstreams: &[Arc<Upstream>], shelves: &[Arc<Downstream>])
     let wait = asynchronous(|rows| {
         async move {
             tokio::time::sleep(Duration::from_micros(row_at(rows[0].position()) % 700)).await;
-            rows.into_iter().map(Verdict::Keep).collect()
+            kept(rows)
         }
         .boxed()
     });

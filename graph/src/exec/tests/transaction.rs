@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_plugin::operator::{ConfiguredOperator, Decision, Verdict};
+use anabranch_plugin::operator::{Configured, Decision};
 use anabranch_plugin::testing::{AtEnd, Event, Reaction, asynchronous, inline, position, record, row_at};
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark};
@@ -28,7 +28,7 @@ fn text(record: &Record) -> String {
 }
 
 /// `n` pieces of a row, told apart by what is added to its payload.
-fn split(n: impl Fn(u64) -> u64 + Send + 'static) -> Arc<dyn ConfiguredOperator> {
+fn split(n: impl Fn(u64) -> u64 + Send + 'static) -> Configured {
     inline(move |record| {
         let pieces = n(row_at(record.position()));
         let piece = |i| {
@@ -629,14 +629,14 @@ fn random_plan(
     let slow = asynchronous(move |rows| {
         async move {
             tokio::time::sleep(Duration::from_micros(mix(fates.seed, row_at(rows[0].position())) % 9000)).await;
-            let verdict = |mut record: Record| {
+            let decision = |record: &mut Record| {
                 if !fates.second_branch(row_at(record.position())) {
-                    return Verdict::Filter;
+                    return Decision::Filter;
                 }
-                end(&mut record, "y");
-                Verdict::Keep(record)
+                end(record, "y");
+                Decision::Keep
             };
-            rows.into_iter().map(verdict).collect()
+            rows.iter_mut().map(decision).collect()
         }
         .boxed()
     });

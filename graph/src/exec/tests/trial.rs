@@ -1,7 +1,7 @@
 //! Trying plans out: measured, bounded, and without a trace.
 
-use anabranch_plugin::operator::{Decision, Verdict};
-use anabranch_plugin::testing::{AtEnd, Event, asynchronous, inline, isolated, row_at};
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::testing::{AtEnd, Event, asynchronous, inline, isolated, kept, row_at};
 use anabranch_record::fault::Fault;
 use anabranch_template::condition::CompiledCondition;
 use futures::FutureExt;
@@ -44,7 +44,7 @@ async fn every_step_is_measured() {
         8 => Err(Fault::record(anabranch_plugin::testing::codes::PICKY, "no")),
         _ => Ok(Decision::Keep),
     });
-    let call = asynchronous(|rows| async move { rows.into_iter().map(Verdict::Keep).collect() }.boxed());
+    let call = asynchronous(|rows| async move { kept(rows) }.boxed());
     let script = isolated(|_| Ok(Decision::Keep));
     let steps = vec![
         Pipeline::step("halve", &halve),

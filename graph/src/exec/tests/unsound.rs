@@ -1,8 +1,7 @@
 //! Faults that only a defect of the engine or of a plugin can cause: each ends the run, and nothing more is stored.
 
-use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Signature, Verdict};
-use anabranch_plugin::testing::{AtEnd, asynchronous, inline, position};
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::testing::{AtEnd, asynchronous, inline, kept, position};
 use anabranch_record::fault::FaultClass;
 use anabranch_record::mark::Partition;
 
@@ -29,25 +28,16 @@ fn open(lanes: &Lanes, alarm: &Arc<crate::batch::Alarm>, lane: crate::ack::LaneI
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_of_another_class_than_it_declares_is_refused() {
-    struct Other(Arc<dyn ConfiguredOperator>);
-    impl ConfiguredOperator for Other {
-        fn signature(&self) -> Signature {
-            Signature::inline()
-        }
-        fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, anabranch_record::fault::Fault> {
-            self.0.build(worker, host)
-        }
-    }
-    let waiting = asynchronous(|rows| Box::pin(async move { rows.into_iter().map(Verdict::Keep).collect() }));
+async fn an_operator_in_a_stage_for_another_class_is_refused() {
+    let waiting = asynchronous(|rows| Box::pin(async move { kept(rows) }));
     let sync = inline(|_| Ok(Decision::Keep));
-    for (declared_async, operator) in [(false, Arc::new(Other(waiting)) as Arc<dyn ConfiguredOperator>), (true, sync)] {
+    for (in_async_stage, operator) in [(false, waiting), (true, sync)] {
         let bench = Bench::new();
         let upstream = upstream(&bench, 3);
         let a = shelf(&bench, "a");
         let mut pipeline = bench.pipeline();
         let read = pipeline.read("in", &upstream);
-        let step = match declared_async {
+        let step = match in_async_stage {
             true => pipeline.stage(
                 "step",
                 &[read],
@@ -57,7 +47,7 @@ async fn an_operator_of_another_class_than_it_declares_is_refused() {
         };
         pipeline.write(&[step], "a", &a);
         let Ending::Faulted(fault) = bench.run(&pipeline.plan()).await else { panic!("it ran") };
-        assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "operator_class"), "{fault}");
+        assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "plan_broken"), "{fault}");
         assert_eq!(fault.node().map(anabranch_record::text::Str::as_str), Some("step0"));
         assert_eq!((upstream.kept(), a.rows().len()), (3, 0));
     }

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use anabranch_plugin::operator::{Decision, Verdict};
-use anabranch_plugin::testing::{asynchronous, inline, row_at};
+use anabranch_plugin::operator::{Decision, Pieces};
+use anabranch_plugin::testing::{asynchronous, inline, kept, row_at};
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::{Data, Record};
 use futures::FutureExt;
@@ -42,7 +42,7 @@ async fn workers_keep_the_order() {
 async fn with_async(
     bench: &Bench,
     rows: u64,
-    call: impl Fn(Vec<Record>) -> futures::future::BoxFuture<'static, Vec<Verdict>> + Send + Sync + 'static,
+    call: impl for<'a> Fn(&'a mut [Record]) -> futures::future::BoxFuture<'a, Vec<Decision>> + Send + Sync + 'static,
 ) -> (Ending, Arc<Downstream>) {
     let upstream = upstream(bench, rows);
     let a = shelf(bench, "a");
@@ -67,16 +67,22 @@ async fn calls_in_flight_keep_the_order() {
             let first = row_at(rows[0].position());
             tokio::time::sleep(Duration::from_millis(2000 - first % 2000)).await;
             flying.fetch_sub(1, Ordering::SeqCst);
-            rows.into_iter()
-                .map(|mut record| {
+            rows.iter_mut()
+                .map(|record| {
                     record.payload.after = Data::text("done");
+                    let astray = record.clone().with_position(Default::default());
                     match row_at(record.position()) % 50 {
-                        1 => Verdict::Filter,
-                        2 => Verdict::Split(vec![record.clone().with_position(Default::default()), record]),
-                        3 => Verdict::Fail(Fault::record(anabranch_plugin::testing::codes::BAD, "no")),
-                        4 => Verdict::Keep(record.with_position(Default::default())),
-                        _ => Verdict::Keep(record),
+                        1 => return Decision::Filter,
+                        2 => return Decision::Split(vec![astray, record.clone()]),
+                        3 => return Decision::Fail(Fault::record(anabranch_plugin::testing::codes::BAD, "no")),
+                        4 => *record = astray,
+                        5 => {
+                            let record = record.clone();
+                            return Decision::Pieces(Pieces::new(2, move |_| record.clone()));
+                        }
+                        _ => {}
                     }
+                    Decision::Keep
                 })
                 .collect()
         }
@@ -87,9 +93,11 @@ async fn calls_in_flight_keep_the_order() {
     assert_eq!(seen.load(Ordering::SeqCst), 4);
     let rows = a.rows();
     assert!(rows.is_sorted() && rows.iter().all(|row| *row < 2000), "positions are the source's");
-    assert_eq!(rows.len(), 2000 - 40 + 40 - 40);
+    assert_eq!(rows.len(), 2000 - 40 + 40 - 40 + 40);
     assert!(a.durable().iter().all(|record| record.payload.after == Data::text("done")));
     assert!(bench.letters.rows().len() == 40);
+    let is_unchanged = |letter: &Record| letter.payload.after != Data::text("done");
+    assert!(bench.letters.durable().iter().all(is_unchanged), "dead letters are as they were received");
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +114,7 @@ async fn rows_that_trickle_are_in_flight_together() {
                 most.fetch_max(flying.fetch_add(rows.len(), Ordering::SeqCst) + rows.len(), Ordering::SeqCst);
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 flying.fetch_sub(rows.len(), Ordering::SeqCst);
-                rows.into_iter().map(Verdict::Keep).collect()
+                kept(rows)
             }
             .boxed()
         });
@@ -122,13 +130,19 @@ async fn rows_that_trickle_are_in_flight_together() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rows_without_a_verdict_are_given_again() {
+async fn rows_without_a_decision_are_given_again_as_they_were() {
     let bench = Bench::new();
-    let (ending, a) =
-        with_async(&bench, 500, |rows| async move { rows.into_iter().take(30).map(Verdict::Keep).collect() }.boxed())
-            .await;
+    let (ending, a) = with_async(&bench, 500, |rows| {
+        for record in rows.iter_mut() {
+            let seen = record.metadata.get("seen").cloned().unwrap_or_default();
+            record.metadata.insert("seen", format!("{seen}x"));
+        }
+        async move { kept(&rows[..rows.len().min(30)]) }.boxed()
+    })
+    .await;
     finished(&ending);
     assert_eq!(a.rows(), (0..500).collect::<Vec<_>>());
+    assert!(a.durable().iter().all(|record| record.metadata.get("seen").unwrap() == "x"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,10 +160,9 @@ async fn an_operator_that_never_converges_is_stopped() {
     assert_eq!(fault.node().unwrap(), &"s");
     assert_eq!(rounds.load(Ordering::SeqCst), 3);
     let bench = Bench::new();
-    let (ending, _) = with_async(&bench, 5, |rows| {
-        async move { rows.iter().chain(&rows).cloned().map(Verdict::Keep).collect() }.boxed()
-    })
-    .await;
+    let (ending, _) =
+        with_async(&bench, 5, |rows| async move { [kept(rows), kept(rows)].into_iter().flatten().collect() }.boxed())
+            .await;
     assert!(matches!(ending, Ending::Faulted(fault) if fault.code().name() == "too_many_verdicts"));
 }
 
@@ -159,7 +172,7 @@ async fn a_call_that_panics_fails_its_rows_only() {
     let (ending, a) = with_async(&bench, 300, |rows| {
         async move {
             assert!(row_at(rows[0].position()) != 128, "boom");
-            rows.into_iter().map(Verdict::Keep).collect()
+            kept(rows)
         }
         .boxed()
     })
@@ -169,4 +182,25 @@ async fn a_call_that_panics_fails_its_rows_only() {
     assert_eq!(bench.letters.rows(), (128..256).collect::<Vec<_>>());
     let error = bench.letters.durable()[0].metadata.get("svc.dlq.nack.error").unwrap().to_string();
     assert!(error.contains("boom"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_makes_one_record_of_one_may_not_make_two() {
+    let bench = Bench::new();
+    let (upstream, a) = (upstream(&bench, 10), shelf(&bench, "a"));
+    let two = asynchronous(|rows| {
+        let decision = |record: &Record| match row_at(record.position()) {
+            3 => Decision::Split(vec![record.clone(); 2]),
+            4 => Decision::Split(vec![record.clone()]),
+            _ => Decision::Keep,
+        };
+        std::future::ready(rows.iter().map(decision).collect()).boxed()
+    });
+    let mut pipeline = bench.tolerant();
+    let read = pipeline.read("in", &upstream);
+    let step = crate::plan::stage::StepSpec { multiplies: false, ..Pipeline::step("two", &two) };
+    let waiting = pipeline.stage("two", &[read], StageKind::Async { step, in_flight: 1 });
+    pipeline.write(&[waiting], "a", &a);
+    finished(&bench.run(&pipeline.plan()).await);
+    assert_eq!((a.rows().len(), bench.letters.rows()), (9, vec![3]));
 }

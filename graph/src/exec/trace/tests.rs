@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use anabranch_plugin::operator::{Decision, Verdict};
-use anabranch_plugin::testing::{AtEnd, Downstream, Upstream, asynchronous, inline, isolated, record, row_at};
+use anabranch_plugin::operator::Decision;
+use anabranch_plugin::testing::{AtEnd, Downstream, Upstream, asynchronous, inline, isolated, kept, record, row_at};
 use anabranch_plugin::trace::{Past, Share, SpanSink};
 use anabranch_record::fault::Fault;
 use anabranch_template::condition::CompiledCondition;
@@ -139,13 +139,7 @@ async fn so_has_a_step_with_a_thread() {
 #[tokio::test(start_paused = true)]
 async fn so_has_a_step_that_waits() {
     let operator = asynchronous(|records| {
-        let verdict = |mut record: Record| match mixed(&mut record) {
-            Ok(Decision::Keep) => Verdict::Keep(record),
-            Ok(decision @ (Decision::Split(_) | Decision::Pieces(_))) => Verdict::Split(decision.into_records()),
-            Ok(Decision::Filter) => Verdict::Filter,
-            Ok(Decision::Fail(fault)) | Err(fault) => Verdict::Fail(fault),
-        };
-        Box::pin(async move { records.into_iter().map(verdict).collect() })
+        Box::pin(async move { records.iter_mut().map(|record| mixed(record).unwrap_or_else(Decision::Fail)).collect() })
     });
     through(|| StageKind::Async { step: Pipeline::step("step", &operator), in_flight: 4 }).await;
 }
@@ -155,7 +149,7 @@ async fn a_request_takes_as_long_as_it_took() {
     let operator = asynchronous(|records| {
         Box::pin(async move {
             tokio::time::sleep(Duration::from_secs(7)).await;
-            records.into_iter().map(Verdict::Keep).collect()
+            kept(records)
         })
     });
     let bench = Bench::new();

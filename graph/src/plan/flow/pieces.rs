@@ -19,7 +19,7 @@ pub(super) fn after(node: &Node, step: &OperatorNode, into: &RecordShape) -> Opt
     let pieces = into.pieces.clone()?;
     let chosen = step.guard.as_ref().is_some_and(|guard| guard.condition.reads().overlaps(&pieces.own));
     // A function with a different result on each call counts as a read of the parts that differ.
-    let differs = chosen || signature.reads.overlaps(&pieces.own) || signature.class != Class::Inline;
+    let differs = chosen || signature.reads.overlaps(&pieces.own) || step.operator.class() != Class::Inline;
     let own = match (signature.fan, differs) {
         // It is unknown which pieces remain.
         (Fan::Never | Fan::AtMostOne, true) => Access::Everything,

@@ -1,11 +1,10 @@
 //! Random pipelines: whatever compiles is sound, and every pass means the same.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Operator, Rows};
-use anabranch_plugin::testing;
+use anabranch_plugin::operator::{Configured, Decision};
+use anabranch_plugin::testing::{self, configured::Opened};
 use anabranch_record::mask::Mask;
 use anabranch_record::{Position, Record};
 use petgraph::algo::{has_path_connecting, is_cyclic_directed};
@@ -24,20 +23,9 @@ use crate::testing::scripted::registry;
 type Arrived = BTreeMap<String, Vec<Record>>;
 
 /// What an operator makes of rows: for each row the records that stay, or none and whether it failed.
-fn apply(
-    operator: &Arc<dyn ConfiguredOperator>,
-    records: &mut [Record],
-    selected: Option<&Mask>,
-) -> Vec<(usize, Decision)> {
+fn apply(operator: &Configured, records: &mut [Record], selected: Option<&Mask>) -> Vec<(usize, Decision)> {
     let host = Host { pipeline: "demo".into(), node: "step".into(), ..testing::host() };
-    let mut built: Box<dyn Operator> = match operator.build(0, &host).unwrap() {
-        BuiltOperator::Inline(operator) => operator,
-        BuiltOperator::Isolate(operator) => operator,
-        BuiltOperator::Async(_) => unreachable!("no waiting steps here"),
-    };
-    let mut decisions = Vec::new();
-    built.process(&mut Rows::new(records, selected, &mut decisions));
-    decisions
+    Opened::new(operator, host).unwrap().process(records, selected)
 }
 
 /// Sends one record through a graph, depth first: rows keep their order.

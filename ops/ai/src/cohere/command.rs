@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Type};
-use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_plugin::operator::OperatorKind;
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
@@ -47,12 +47,12 @@ struct Settings {
     api: Api,
 }
 
-fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+fn configure(settings: Settings) -> Result<Asking<Chat>, Diagnostics> {
     let Settings { prompt, model, input, output: place, api } = settings;
     let output = output(&place)?;
     let prompt = Prompt::parse(&prompt).map_err(|what| prompt.finding(codes::SETTINGS_INVALID, what))?;
     let address = api.address("/v2/chat")?;
-    Ok(Arc::new(Asking { address, question: Arc::new(Chat { input, output, model, prompt }) }))
+    Ok(Asking { address, question: Arc::new(Chat { input, output, model, prompt }) })
 }
 
 /// A prompt template with placeholders.

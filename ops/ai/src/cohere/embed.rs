@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_plugin::operator::OperatorKind;
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::reference::Reference;
@@ -50,7 +50,7 @@ struct Settings {
     api: Api,
 }
 
-fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+fn configure(settings: Settings) -> Result<Rows, Diagnostics> {
     let output = crate::question::output(&settings.output_field)?;
     let (name, kind) = (&settings.model, &settings.input_type);
     if kind.is_none() && !name.contains("v2") {
@@ -64,7 +64,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
     let address = settings.api.address(protocol.path())?;
     let mut more = Map::from_iter([("embedding_types".to_owned(), json!(["float"]))]);
     more.extend(kind.as_ref().map(|kind| ("input_type".to_owned(), kind.as_str().into())));
-    Ok(Arc::new(Rows {
+    Ok(Rows {
         address,
         model: Model { protocol, name: settings.model.into_value(), dimensions: None, more },
         input: ("inputField", settings.input_field),
@@ -73,5 +73,5 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
         batch: settings.max_texts_per_request,
         remember: false,
         note: Some(Str::from_static("cohere.embed.model")),
-    }))
+    })
 }

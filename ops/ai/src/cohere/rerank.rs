@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Type};
-use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
-    AsyncOperator, BuiltOperator, Class, ConfiguredOperator, OperatorKind, Signature, Verdict,
+    AsyncOperator, BuiltAsync, ConfiguredOperator, Decision, OperatorContext, OperatorKind, Signature,
 };
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
@@ -57,10 +56,10 @@ struct Settings {
     api: Api,
 }
 
-fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+fn configure(settings: Settings) -> Result<Rerank, Diagnostics> {
     let Settings { query, model, input, output: place, api } = settings;
     let (output, address) = (output(&place)?, api.address("/v2/rerank")?);
-    Ok(Arc::new(Rerank { input, output, address, query, model }))
+    Ok(Rerank { input, output, address, query, model })
 }
 
 #[derive(Clone)]
@@ -73,14 +72,10 @@ struct Rerank {
 }
 
 impl ConfiguredOperator for Rerank {
+    type Built = BuiltAsync;
+
     fn signature(&self) -> Signature {
-        Signature {
-            class: Class::Async,
-            max_workers: self.address.max_workers(),
-            reads: self.input.access(),
-            writes: self.output.access(),
-            ..Signature::inline()
-        }
+        Signature::new().max_workers(self.address.max_workers()).reads(self.input.access()).writes(self.output.access())
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -89,8 +84,9 @@ impl ConfiguredOperator for Rerank {
         flow.set("response.body", &self.output, Type::of(Kinds::TEXT));
     }
 
-    fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(BuiltOperator::Async(Arc::new(Opened { rerank: self.clone(), service: self.address.open(host.network)? })))
+    fn build(&self, context: &OperatorContext) -> Result<BuiltAsync, Fault> {
+        let service = self.address.open(context.host.network)?;
+        Ok(Arc::new(Opened { rerank: self.clone(), service }))
     }
 }
 
@@ -131,7 +127,7 @@ struct Opened {
 
 #[async_trait]
 impl AsyncOperator for Opened {
-    async fn call(&self, records: Vec<Record>) -> Vec<Verdict> {
+    async fn call(&self, records: &mut [Record], _: &OperatorContext) -> Vec<Decision> {
         let results = {
             let texts: Vec<_> = records.iter().map(|record| self.text(record)).collect();
             let documents: Vec<Cow<'_, str>> = texts.iter().flatten().cloned().collect();
@@ -139,13 +135,11 @@ impl AsyncOperator for Opened {
             let result = |text: Result<Cow<'_, str>, Fault>| text.and_then(|_| scores.next().unwrap_or_else(no_score));
             texts.into_iter().map(result).collect::<Vec<_>>()
         };
-        let verdict = |(mut record, result): (Record, Result<String, Fault>)| match result
-            .and_then(|text| self.rerank.output.set(&mut record, Value::from(text)))
-        {
-            Ok(()) => Verdict::Keep(record),
-            Err(fault) => Verdict::Fail(fault),
+        let put = |(record, result): (&mut Record, Result<String, Fault>)| {
+            let done = result.and_then(|text| self.rerank.output.set(record, Value::from(text)));
+            done.map_or_else(Decision::Fail, |()| Decision::Keep)
         };
-        records.into_iter().zip(results).map(verdict).collect()
+        records.iter_mut().zip(results).map(put).collect()
     }
 }
 

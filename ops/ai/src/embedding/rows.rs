@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use anabranch_plugin::flow::{Flow, Kinds, Type};
-use anabranch_plugin::host::Host;
-use anabranch_plugin::operator::{AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Signature, Verdict};
+use anabranch_plugin::operator::{AsyncOperator, BuiltAsync, ConfiguredOperator, Decision, OperatorContext, Signature};
 use anabranch_record::Record;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
@@ -46,19 +45,15 @@ pub(crate) struct Rows {
 }
 
 impl ConfiguredOperator for Rows {
+    type Built = BuiltAsync;
+
     fn signature(&self) -> Signature {
         let note = self.note.iter().map(|key| vec![Str::from_static("Metadata"), key.clone()]);
         let writes = match self.output.1.access() {
             Access::These(paths) => Access::These(paths.into_iter().chain(note).collect()),
             Access::Everything => Access::Everything,
         };
-        Signature {
-            class: Class::Async,
-            max_workers: self.address.max_workers(),
-            reads: self.input.1.access(),
-            writes,
-            ..Signature::inline()
-        }
+        Signature::new().max_workers(self.address.max_workers()).reads(self.input.1.access()).writes(writes)
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -71,11 +66,12 @@ impl ConfiguredOperator for Rows {
         }
     }
 
-    fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
+    fn build(&self, context: &OperatorContext) -> Result<BuiltAsync, Fault> {
+        let host = &context.host;
         let memory = self.remember.then(|| Memory::new(host.memo.clone(), self.address.shown()));
         let service = self.address.open(host.network)?;
         let embedder = Embedder { service, model: self.model.clone(), batch: self.batch, memory };
-        Ok(BuiltOperator::Async(Arc::new(Opened { rows: self.clone(), embedder })))
+        Ok(Arc::new(Opened { rows: self.clone(), embedder }))
     }
 }
 
@@ -92,7 +88,7 @@ struct Texts<'r> {
 
 #[async_trait]
 impl AsyncOperator for Opened {
-    async fn call(&self, records: Vec<Record>) -> Vec<Verdict> {
+    async fn call(&self, records: &mut [Record], _: &OperatorContext) -> Vec<Decision> {
         let embeddings = {
             let rows: Vec<Result<Texts<'_>, Fault>> = records.iter().map(|record| self.rows.texts(record)).collect();
             let all: Vec<&str> = rows.iter().flatten().flat_map(|row| row.texts.iter().map(AsRef::as_ref)).collect();
@@ -105,7 +101,11 @@ impl AsyncOperator for Opened {
             };
             rows.into_iter().map(&mut value).collect::<Vec<Result<Value, Fault>>>()
         };
-        records.into_iter().zip(embeddings).map(|(record, value)| self.rows.verdict(record, value)).collect()
+        let put = |(record, value): (&mut Record, Result<Value, Fault>)| {
+            let done = value.and_then(|value| self.rows.put(value, record));
+            done.map_or_else(Decision::Fail, |()| Decision::Keep)
+        };
+        records.iter_mut().zip(embeddings).map(put).collect()
     }
 }
 
@@ -120,13 +120,6 @@ impl Rows {
             _ => (vec![text_at(record, input)?], false),
         };
         Ok(Texts { texts, list })
-    }
-
-    fn verdict(&self, mut record: Record, value: Result<Value, Fault>) -> Verdict {
-        match value.and_then(|value| self.put(value, &mut record)) {
-            Ok(()) => Verdict::Keep(record),
-            Err(fault) => Verdict::Fail(fault),
-        }
     }
 
     fn put(&self, value: Value, record: &mut Record) -> Result<(), Fault> {

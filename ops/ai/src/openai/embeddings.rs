@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_plugin::operator::OperatorKind;
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::reference::Reference;
@@ -50,7 +50,7 @@ struct Settings {
     requests: Requests,
 }
 
-fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+fn configure(settings: Settings) -> Result<Rows, Diagnostics> {
     let field = crate::question::output(&settings.field)?;
     let protocol = Protocol::OpenAi;
     let address = settings.api.address(protocol.path(), &settings.requests)?;
@@ -58,7 +58,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
     more.insert("encoding_format".to_owned(), settings.encoding.as_str().into());
     more.extend(settings.user.map(|user| ("user".to_owned(), user.as_str().into())));
     let model = Model { protocol, name: settings.model, dimensions: settings.dimensions, more };
-    Ok(Arc::new(Rows {
+    Ok(Rows {
         address,
         model,
         input: ("field", field.clone()),
@@ -67,5 +67,5 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
         batch: settings.max_texts_per_request,
         remember: false,
         note: None,
-    }))
+    })
 }

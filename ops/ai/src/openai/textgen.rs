@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Type};
-use anabranch_plugin::operator::{ConfiguredOperator, OperatorKind};
+use anabranch_plugin::operator::OperatorKind;
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
@@ -90,7 +90,7 @@ struct Settings {
     requests: Requests,
 }
 
-fn configure(settings: &Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
+fn configure(settings: &Settings) -> Result<Asking<Completion>, Diagnostics> {
     let field = crate::question::output(&settings.field)?;
     let address = settings.api.address("/chat/completions", &settings.requests)?;
     let question = Arc::new(Completion {
@@ -99,7 +99,7 @@ fn configure(settings: &Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnos
         developer_message: settings.developer_message.to_string(),
         strict: settings.strict_output,
     });
-    Ok(Arc::new(Asking { address, question }))
+    Ok(Asking { address, question })
 }
 
 impl Settings {

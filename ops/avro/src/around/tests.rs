@@ -1,16 +1,17 @@
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::operator::{Class, Decision, Pieces};
+use anabranch_plugin::operator::{Class, Configured, Decision, OperatorContext, Pieces};
 use anabranch_plugin::parameters::shared;
 use anabranch_plugin::schema::{MemoryRegistry, SchemaKind, SchemaRegistry, SchemaVersion};
 use anabranch_plugin::specification::Specification;
+use anabranch_plugin::testing::of_class;
 use anabranch_record::Operation;
 use anabranch_record::metadata::key;
 use anabranch_record::value::Value;
 use bytes::Bytes;
 
 use super::*;
-use crate::testing::{after, configured, fields, host};
+use crate::testing::{after, fields, host, opened};
 
 mod raw;
 
@@ -27,24 +28,12 @@ impl OperatorKind for Adding {
     fn specification(&self) -> &Specification {
         &self.0
     }
-    fn configure(&self, _: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-        Ok(Arc::new(Add(self.1)))
+    fn configure(&self, _: &Arguments) -> Result<Configured, Diagnostics> {
+        Ok(of_class(self.1, Signature::new(), |_| Ok(Add)))
     }
 }
 
-struct Add(Class);
-
-impl ConfiguredOperator for Add {
-    fn signature(&self) -> Signature {
-        Signature { class: self.0, ..Signature::inline() }
-    }
-    fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(match self.0 {
-            Class::Async => BuiltOperator::Async(Arc::new(Add(self.0))),
-            _ => BuiltOperator::Inline(Box::new(Add(self.0))),
-        })
-    }
-}
+struct Add;
 
 fn add(record: &mut Record) -> Result<(), Fault> {
     let Some(fields) = record.payload.after.fields_mut() else {
@@ -62,7 +51,7 @@ fn is_doubled(record: &Record) -> bool {
 }
 
 impl Operator for Add {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             if is_doubled(record) {
                 let mut copies = vec![record.clone(), record.clone()];
@@ -83,13 +72,13 @@ impl Operator for Add {
 
 #[async_trait]
 impl AsyncOperator for Add {
-    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        let verdict = |mut record| match add(&mut record) {
-            Ok(()) if is_doubled(&record) => Verdict::Split(vec![record.clone(), record]),
-            Ok(()) => Verdict::Keep(record),
-            Err(fault) => Verdict::Fail(fault),
+    async fn call(&self, rows: &mut [Record], _: &OperatorContext) -> Vec<Decision> {
+        let decision = |record: &mut Record| match add(record) {
+            Ok(()) if is_doubled(record) => Decision::Split(vec![record.clone(), record.clone()]),
+            Ok(()) => Decision::Keep,
+            Err(fault) => Decision::Fail(fault),
         };
-        rows.into_iter().map(verdict).collect()
+        rows.iter_mut().map(decision).collect()
     }
 }
 
@@ -137,10 +126,9 @@ type Schemas = anabranch_plugin::schema::Schema;
 #[tokio::test]
 async fn processors_see_fields_and_failed_rows_stay_as_they_came() {
     let registry = registry().await;
-    let configured = configured(&Adding::kind(Class::Inline), &[]).unwrap();
-    let BuiltOperator::Inline(mut operator) = configured.build(0, &host(registry.clone())).unwrap() else { panic!() };
-    let (mut records, mut decisions) = (strip(), Vec::new());
-    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    let mut operator = opened(&Adding::kind(Class::Inline), &[], &host(registry.clone()));
+    let mut records = strip();
+    let decisions = operator.process(&mut records, None);
     let third = registry.get(&"s".into(), SchemaVersion::new(3).unwrap()).await.unwrap();
     is_decoded_and_registered_anew(&records[0], &third);
     let mut codes = [""; 6];
@@ -156,19 +144,18 @@ async fn processors_see_fields_and_failed_rows_stay_as_they_came() {
 #[tokio::test]
 async fn processors_that_wait_see_fields_too() {
     let registry = registry().await;
-    let configured = configured(&Adding::kind(Class::Async), &[]).unwrap();
-    let BuiltOperator::Async(operator) = configured.build(0, &host(registry.clone())).unwrap() else { panic!() };
-    let verdicts = operator.call(strip()).await;
+    let operator = opened(&Adding::kind(Class::Async), &[], &host(registry.clone()));
+    let called = operator.call(strip()).await;
     let third = registry.get(&"s".into(), SchemaVersion::new(3).unwrap()).await.unwrap();
-    let codes: Vec<&str> = verdicts
+    let codes: Vec<&str> = called
         .iter()
-        .map(|verdict| match verdict {
-            Verdict::Keep(record) => {
+        .map(|called| match called {
+            (record, Decision::Keep) => {
                 is_decoded_and_registered_anew(record, &third);
                 ""
             }
-            Verdict::Fail(fault) => fault.code().name(),
-            other => panic!("{other:?}"),
+            (_, Decision::Fail(fault)) => fault.code().name(),
+            (_, other) => panic!("{other:?}"),
         })
         .collect();
     assert_eq!(codes, CODES);
@@ -186,22 +173,20 @@ async fn each_of_several_records_made_of_one_has_a_version_that_fits() {
         records.iter().map(|record| record.metadata.get("recfmt.payload.schema.version").map(Str::to_string)).collect()
     };
     let third = || Some("3".to_owned());
-    let configured_as =
-        |class| configured(&Adding::kind(class), &[]).unwrap().build(0, &host(registry.clone())).unwrap();
-    let BuiltOperator::Inline(mut operator) = configured_as(Class::Inline) else { panic!() };
-    let (mut records, mut decisions) = (vec![record()], Vec::new());
-    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    let configured_as = |class| opened(&Adding::kind(class), &[], &host(registry.clone()));
+    let mut operator = configured_as(Class::Inline);
+    let mut records = vec![record()];
+    let decisions = operator.process(&mut records, None);
     let [(0, Decision::Split(copies))] = &decisions[..] else { panic!("{decisions:?}") };
     assert_eq!(versions(copies), [third(), third()]);
     let mut later = record();
     later.operation = Operation::Update;
-    decisions.clear();
-    operator.process(&mut Rows::new(&mut [later], None, &mut decisions));
+    let mut decisions = operator.process(&mut [later], None);
     let Some((0, Decision::Pieces(pieces))) = decisions.pop() else { panic!("{decisions:?}") };
     assert_eq!(versions(&pieces.iter().collect::<Vec<_>>()), [third(), Some("4".to_owned())]);
-    let BuiltOperator::Async(operator) = configured_as(Class::Async) else { panic!() };
-    let verdicts = operator.call(vec![record()]).await;
-    let [Verdict::Split(copies)] = &verdicts[..] else { panic!("{verdicts:?}") };
+    let operator = configured_as(Class::Async);
+    let called = operator.call(vec![record()]).await;
+    let [(_, Decision::Split(copies))] = &called[..] else { panic!("{called:?}") };
     assert_eq!(versions(copies), [third(), third()]);
 }
 
@@ -209,8 +194,7 @@ async fn each_of_several_records_made_of_one_has_a_version_that_fits() {
 async fn switches_leave_data_alone() {
     let registry = registry().await;
     let run = |settings: &[(&str, &str)], record: Record| {
-        let mut operator =
-            configured(&Adding::kind(Class::Inline), settings).unwrap().build(0, &host(registry.clone())).unwrap();
+        let mut operator = opened(&Adding::kind(Class::Inline), settings, &host(registry.clone()));
         crate::testing::process(&mut operator, record)
     };
     let raw = named(Bytes::from_static(b"\x02"), "1");

@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
-use anabranch_plugin::operator::{BuiltOperator, Class, Verdict};
+use anabranch_plugin::operator::{Class, Configured, Decision, OperatorContext};
 use anabranch_plugin::schema::{Definition, MemoryRegistry, SchemaKind};
 use anabranch_record::Record;
 use async_trait::async_trait;
@@ -76,24 +76,25 @@ fn of_subject(subject: &str) -> Record {
 #[test]
 fn other_strips_go_on_while_one_waits_for_the_registry() {
     let (registry, requests) = Hangs::new();
-    let kind = configured(&Adding::kind(Class::Async), &[]).unwrap();
-    let BuiltOperator::Async(operator) = kind.build(0, &host(registry.clone())).unwrap() else { panic!() };
+    let Configured::Async(configured) = configured(&Adding::kind(Class::Async), &[]).unwrap() else { panic!() };
+    let context = OperatorContext::new(0, host(registry.clone()));
+    let operator = configured.build(&context).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let call = |subject: &'static str| {
-        let (operator, (sender, receiver)) = (operator.clone(), mpsc::channel());
-        runtime.spawn(async move { sender.send(operator.call(vec![of_subject(subject)]).await) });
+        let (operator, context, (sender, receiver)) = (operator.clone(), context.clone(), mpsc::channel());
+        runtime.spawn(async move { sender.send(operator.call(&mut [of_subject(subject)], &context).await) });
         receiver
     };
     let held_up = call("hangs");
     assert_eq!(requests.recv_timeout(LONG).unwrap(), "hangs");
     for _ in 0..3 {
-        let verdicts = call("s").recv_timeout(LONG).expect("the other strip goes on");
-        assert!(matches!(&verdicts[..], [Verdict::Keep(_)]), "{verdicts:?}");
+        let decisions = call("s").recv_timeout(LONG).expect("the other strip goes on");
+        assert!(matches!(&decisions[..], [Decision::Keep]), "{decisions:?}");
     }
     assert!(held_up.try_recv().is_err(), "the registry has not answered");
     registry.release();
-    let verdicts = held_up.recv_timeout(LONG).unwrap();
-    assert!(matches!(&verdicts[..], [Verdict::Keep(_)]), "{verdicts:?}");
+    let decisions = held_up.recv_timeout(LONG).unwrap();
+    assert!(matches!(&decisions[..], [Decision::Keep]), "{decisions:?}");
 }
 
 /// A read that is dropped while it waits for a schema is there at the next call.

@@ -2,7 +2,7 @@ use anabranch_plugin::schema::{MemoryRegistry, SchemaKind, SchemaRegistry};
 
 use super::*;
 use crate::confluent::{ConfluentRegistry, Login};
-use crate::testing::{after, configured, confluent, fields, host, process};
+use crate::testing::{after, configured, confluent, fields, host, opened, process};
 
 const AUTO: &[(&str, &str)] = &[("schema.strategy", "autoRegister"), ("schema.autoRegister.subject", "s")];
 const REGISTERED: &[(&str, &str)] = &[
@@ -25,8 +25,8 @@ fn records_come_back_through_a_remote_registry() {
     let round = || {
         let schemas: Arc<dyn SchemaRegistry> = Arc::new(ConfluentRegistry::new(&server.url(), &Login::None).unwrap());
         let host = host(schemas);
-        let mut encode = configured(&kind(), AUTO).unwrap().build(0, &host).unwrap();
-        let mut decode = configured(&crate::decode::kind(), &[]).unwrap().build(0, &host).unwrap();
+        let mut encode = opened(&kind(), AUTO, &host);
+        let mut decode = opened(&crate::decode::kind(), &[], &host);
         for json in [r#"{"id":1,"tags":["a",null]}"#, r#"{"id":2,"tags":["b",null]}"#, r#"{"id":"x"}"#] {
             let before = after(fields(json));
             let encoded = process(&mut encode, before.clone()).unwrap();
@@ -46,7 +46,7 @@ fn records_come_back_through_a_remote_registry() {
 async fn a_registered_schema_is_obeyed() {
     let registry = Arc::new(MemoryRegistry::new());
     let host = host(registry.clone());
-    let mut encode = configured(&kind(), REGISTERED).unwrap().build(0, &host).unwrap();
+    let mut encode = opened(&kind(), REGISTERED, &host);
     let before = after(fields(r#"{"id":1,"price":"9.50"}"#));
     assert_eq!(
         process(&mut encode, before.clone()),
@@ -79,9 +79,8 @@ async fn a_registered_schema_is_obeyed() {
 fn fields_are_encoded_in_their_place() {
     let host = host(Arc::new(MemoryRegistry::new()));
     let settings = [AUTO, &[("field", ".Payload.After.a")]].concat();
-    let mut encode = configured(&kind(), &settings).unwrap().build(0, &host).unwrap();
-    let mut decode =
-        configured(&crate::decode::kind(), &[("field", ".Payload.After.a")]).unwrap().build(0, &host).unwrap();
+    let mut encode = opened(&kind(), &settings, &host);
+    let mut decode = opened(&crate::decode::kind(), &[("field", ".Payload.After.a")], &host);
     let before = after(fields(r#"{"a":{"b":{"c":1.5}},"n":1}"#));
     let encoded = process(&mut encode, before.clone()).unwrap();
     let found = encoded.payload.after.fields().and_then(|fields| fields.get("a"));
@@ -92,7 +91,7 @@ fn fields_are_encoded_in_their_place() {
 #[test]
 fn bad_frames_fail_the_record() {
     let host = host(Arc::new(MemoryRegistry::new()));
-    let mut decode = configured(&crate::decode::kind(), &[]).unwrap().build(0, &host).unwrap();
+    let mut decode = opened(&crate::decode::kind(), &[], &host);
     for (data, message) in [
         (Data::text("{}"), "avro_invalid: cannot decode .Payload.After: it does not start with the zero byte"),
         (Data::text("\0\0\0"), "avro_invalid: cannot decode .Payload.After: it is shorter than the five bytes"),

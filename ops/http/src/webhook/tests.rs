@@ -2,8 +2,9 @@ use std::time::Duration;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::flow::{RecordShape, Shape};
+use anabranch_plugin::operator::Configured;
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::testing;
+use anabranch_plugin::testing::{self, configured::Opened};
 use anabranch_record::Position;
 use anabranch_record::fault::FaultClass;
 use anabranch_record::json::write_record;
@@ -12,22 +13,18 @@ use anabranch_record::value::Object;
 use super::*;
 use crate::testing::{Received, Reply, Server};
 
-fn configured(settings: &[(&str, &str)]) -> Result<Arc<dyn ConfiguredOperator>, Vec<String>> {
+fn configured(settings: &[(&str, &str)]) -> Result<Configured, Vec<String>> {
     let kind = kind();
     Arguments::parse(kind.specification(), &Settings::from_pairs(settings.iter().copied()))
         .and_then(|arguments| kind.configure(&arguments))
         .map_err(|findings| findings.into_iter().map(|finding| finding.message).collect())
 }
 
-fn open(settings: &[(&str, &str)]) -> Result<Arc<dyn AsyncOperator>, Fault> {
-    let host = testing::host();
-    configured(settings).unwrap().build(0, &host).map(|built| match built {
-        BuiltOperator::Async(operator) => operator,
-        _ => panic!("not async"),
-    })
+fn open(settings: &[(&str, &str)]) -> Result<Opened, Fault> {
+    Opened::new(&configured(settings).unwrap(), testing::host())
 }
 
-fn opened(settings: &[(&str, &str)]) -> Arc<dyn AsyncOperator> {
+fn opened(settings: &[(&str, &str)]) -> Opened {
     open(settings).unwrap()
 }
 
@@ -67,11 +64,9 @@ fn raw(text: &str) -> Record {
 }
 
 async fn one(settings: &[(&str, &str)], record: Record) -> Result<Record, String> {
-    let mut verdicts = opened(settings).call(vec![record]).await;
-    assert_eq!(verdicts.len(), 1);
-    match verdicts.remove(0) {
-        Verdict::Keep(record) => Ok(record),
-        Verdict::Fail(fault) => Err(format!("{}: {}", fault.code(), fault.message())),
+    match opened(settings).call(vec![record]).await.remove(0) {
+        (record, Decision::Keep) => Ok(record),
+        (_, Decision::Fail(fault)) => Err(format!("{}: {}", fault.code(), fault.message())),
         other => panic!("{other:?}"),
     }
 }
@@ -178,7 +173,7 @@ async fn refused(status: u16, settings: &[(&str, &str)]) -> Fault {
         settings.iter().map(|(name, value)| (*name, value.replace("URL", &url))).collect();
     let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
     match opened(&settings).call(vec![structured(1)]).await.pop() {
-        Some(Verdict::Fail(fault)) => fault,
+        Some((_, Decision::Fail(fault))) => fault,
         other => panic!("{other:?}"),
     }
 }
@@ -274,8 +269,8 @@ async fn order_is_kept_however_long_the_answers_take() {
     ]);
     let rows = |from: i64| (from..from + 100).map(structured).collect::<Vec<_>>();
     let (first, second) = futures::join!(operator.call(rows(0)), operator.call(rows(100)));
-    for (n, verdict) in first.into_iter().chain(second).enumerate() {
-        let Verdict::Keep(record) = verdict else { panic!("{n}: {verdict:?}") };
+    for (n, (record, decision)) in first.into_iter().chain(second).enumerate() {
+        assert!(matches!(decision, Decision::Keep), "{n}: {decision:?}");
         assert_eq!(record.payload.after, Data::text(n.to_string()));
         assert_eq!(record.position(), structured(n as i64).position());
     }

@@ -87,7 +87,7 @@ fn the_end_of_a_script_is_awaited_no_longer_than_a_record() {
         ("script", "function process(rec) { return rec }\nfor (;;);"),
         ("timeout", "100ms"),
     ]);
-    let message = match crate::testing::build(&*host.unwrap()) {
+    let message = match crate::testing::build(&host.unwrap()) {
         Err(fault) => fault.message(),
         Ok(_) => panic!("it opened"),
     };

@@ -46,7 +46,7 @@ fn run_on(operator: &mut Wasm, keys: &[&str]) -> Vec<String> {
     let mut records: Vec<Record> = keys.iter().map(|key| record(key)).collect();
     let before = records.clone();
     let mut decisions = Vec::new();
-    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    operator.process(&mut Rows::new(&mut records, None, &mut decisions), &OperatorContext::new(0, host()));
     let outcome = |row: usize| match decisions.iter().find(|(r, _)| *r == row) {
         None if records[row] == before[row] => "=".to_owned(),
         None => "changed".to_owned(),
@@ -229,7 +229,7 @@ fn memory_that_is_not_to_be_had_is_the_reason_that_is_given() {
     let mut operator = try_open(&trap, tight()).unwrap();
     let mut records = [record("a")];
     let mut decisions = Vec::new();
-    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    operator.process(&mut Rows::new(&mut records, None, &mut decisions), &OperatorContext::new(0, host()));
     let [(0, Decision::Fail(fault))] = decisions.as_slice() else { panic!("{decisions:?}") };
     assert!(fault.to_string().contains("`processors.max-memory` allows, 65 MiB"), "{fault}");
 
@@ -253,7 +253,7 @@ fn a_trap_comes_with_what_the_guest_said_before_it() {
     let mut operator = try_open(&wasm_with(process, &data), quick()).unwrap();
     let mut records = [record("a")];
     let mut decisions = Vec::new();
-    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    operator.process(&mut Rows::new(&mut records, None, &mut decisions), &OperatorContext::new(0, host()));
     let [(0, Decision::Fail(fault))] = decisions.as_slice() else { panic!("{decisions:?}") };
     assert!(fault.to_string().ends_with("; panicked at a.rs:1:2: it had to be"), "{fault}");
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anabranch_graph::exec::{self, Ending, RunOptions, Services};
 use anabranch_graph::plan::replay::{Entry, NoEntry, replay as plan};
-use anabranch_plugin::host::{Host, LogSink};
+use anabranch_plugin::host::{Host, LogSink, Network};
 use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
@@ -231,6 +231,7 @@ pub async fn replay(
             memo: Arc::new(tools.store.clone()),
             active: Arc::new(tools.store.clone()),
             schemas: tools.schemas.clone(),
+            network: Network::Open,
         };
         let mask: Arc<[Str]> = pipeline.compiled.secrets.clone().into();
         let traces = tools.traces.clone();

@@ -9,7 +9,8 @@ use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition,
 use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
-    AsyncOperator, BuiltOperator, Class, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict,
+    AsyncOperator, BuiltAsync, BuiltInline, BuiltIsolate, Class, ConfiguredOperator, Decision, Layer, Operator,
+    OperatorContext, Rows,
 };
 use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
 use anabranch_record::Record;
@@ -80,7 +81,7 @@ const TRIED: [&str; 17] = [
 ];
 
 fn is_tried(step: &StepSpec) -> bool {
-    TRIED.contains(&step.plugin.as_str()) && step.operator.signature().class != Class::Async
+    TRIED.contains(&step.plugin.as_str()) && step.operator.class() != Class::Async
 }
 
 /// Returns the plan with taps, and the points that are not judged.
@@ -159,9 +160,10 @@ fn instrument(step: &mut StepSpec, tap: Tap) {
         };
         step.condition = StepCondition::If(Arc::new(condition.witnessed(Arc::new(note))));
     }
+    let operator = step.operator.clone();
     step.operator = match is_tried(step) {
-        true => Arc::new(TappedStep { operator: step.operator.clone(), tap, multiplies: step.multiplies }),
-        false => Arc::new(SkippedStep { signature: step.operator.signature() }),
+        true => operator.layered(TappedStep { tap, multiplies: step.multiplies }),
+        false => operator.layered(SkippedStep),
     };
 }
 
@@ -173,27 +175,39 @@ struct Tap {
 }
 
 struct TappedStep {
-    operator: Arc<dyn ConfiguredOperator>,
     tap: Tap,
     multiplies: bool,
 }
 
-impl ConfiguredOperator for TappedStep {
-    fn signature(&self) -> Signature {
-        self.operator.signature()
+impl TappedStep {
+    fn recording<O: ?Sized>(&self, operator: Box<O>) -> RecordingOperator<O> {
+        RecordingOperator { operator, tap: self.tap.clone(), multiplies: self.multiplies }
+    }
+}
+
+impl Layer for TappedStep {
+    fn inline(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltInline>,
+        context: &OperatorContext,
+    ) -> Result<BuiltInline, Fault> {
+        Ok(Box::new(self.recording(inner.build(context)?)))
     }
 
-    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        let (tap, multiplies) = (self.tap.clone(), self.multiplies);
-        Ok(match self.operator.build(worker, host)? {
-            BuiltOperator::Inline(operator) => {
-                BuiltOperator::Inline(Box::new(RecordingOperator { operator, tap, multiplies }))
-            }
-            BuiltOperator::Isolate(operator) => {
-                BuiltOperator::Isolate(Box::new(RecordingOperator { operator, tap, multiplies }))
-            }
-            BuiltOperator::Async(operator) => BuiltOperator::Async(operator),
-        })
+    fn isolate(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltIsolate>,
+        context: &OperatorContext,
+    ) -> Result<BuiltIsolate, Fault> {
+        Ok(Box::new(self.recording(inner.build(context)?)))
+    }
+
+    fn asynchronous(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltAsync>,
+        context: &OperatorContext,
+    ) -> Result<BuiltAsync, Fault> {
+        inner.build(context)
     }
 }
 
@@ -205,10 +219,10 @@ struct RecordingOperator<O: ?Sized> {
 }
 
 impl<O: Operator + ?Sized> Operator for RecordingOperator<O> {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, context: &OperatorContext) {
         let entering: Vec<(usize, Record)> = rows.iter_mut().map(|(row, record)| (row, record.clone())).collect();
         let before = rows.decisions_mut().count();
-        self.operator.process(rows);
+        self.operator.process(rows, context);
         let mut faults: BTreeMap<usize, Fault> = BTreeMap::new();
         for (row, decision) in rows.decisions_mut().skip(before) {
             match decision {
@@ -239,36 +253,46 @@ fn multiplied(records: usize) -> Fault {
 }
 
 /// Replaces a step that needs more than the record: it filters every record.
-struct SkippedStep {
-    signature: Signature,
-}
+struct SkippedStep;
 
-impl ConfiguredOperator for SkippedStep {
-    fn signature(&self) -> Signature {
-        self.signature.clone()
+impl Layer for SkippedStep {
+    fn inline(
+        &self,
+        _: &dyn ConfiguredOperator<Built = BuiltInline>,
+        _: &OperatorContext,
+    ) -> Result<BuiltInline, Fault> {
+        Ok(Box::new(FilterAll))
     }
 
-    fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(match self.signature.class {
-            Class::Inline => BuiltOperator::Inline(Box::new(FilterAll)),
-            Class::Isolate => BuiltOperator::Isolate(Box::new(FilterAll)),
-            Class::Async => BuiltOperator::Async(Arc::new(FilterAll)),
-        })
+    fn isolate(
+        &self,
+        _: &dyn ConfiguredOperator<Built = BuiltIsolate>,
+        _: &OperatorContext,
+    ) -> Result<BuiltIsolate, Fault> {
+        Ok(Box::new(FilterAll))
+    }
+
+    fn asynchronous(
+        &self,
+        _: &dyn ConfiguredOperator<Built = BuiltAsync>,
+        _: &OperatorContext,
+    ) -> Result<BuiltAsync, Fault> {
+        Ok(Arc::new(FilterAll))
     }
 }
 
 struct FilterAll;
 
 impl Operator for FilterAll {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|_| Ok(Decision::Filter));
     }
 }
 
 #[async_trait]
 impl AsyncOperator for FilterAll {
-    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        rows.iter().map(|_| Verdict::Filter).collect()
+    async fn call(&self, rows: &mut [Record], _: &OperatorContext) -> Vec<Decision> {
+        rows.iter().map(|_| Decision::Filter).collect()
     }
 }
 

@@ -144,8 +144,8 @@ async fn run(input: &TestInput, script: &Arc<Script>, over: &Notify, network: bo
     };
     let way = proxy.as_ref().map_or(Network::Open, |(address, _)| Network::Through(*address));
     let observer = Arc::new(Observer::of(&input.compiled));
-    let plan = Arc::new(watched(&scripted(input, script, way), &observer));
-    let playing = lives(input, script, &plan, over, &mut observed);
+    let plan = Arc::new(watched(&scripted(input, script), &observer));
+    let playing = lives(input, script, &plan, (way, over), &mut observed);
     match &proxy {
         Some((_, proxy)) => tokio::select! {
             () = playing => {}
@@ -164,7 +164,13 @@ async fn run(input: &TestInput, script: &Arc<Script>, over: &Notify, network: bo
 }
 
 /// Runs the pipeline like the service: transient failures and crashes restart it.
-async fn lives(input: &TestInput, script: &Script, plan: &Arc<StagePlan>, over: &Notify, observed: &mut Observed) {
+async fn lives(
+    input: &TestInput,
+    script: &Script,
+    plan: &Arc<StagePlan>,
+    (network, over): (Network, &Notify),
+    observed: &mut Observed,
+) {
     let services = Services {
         store: Arc::new(Marks::default()),
         log: Arc::new(DiscardingLog),
@@ -172,6 +178,7 @@ async fn lives(input: &TestInput, script: &Script, plan: &Arc<StagePlan>, over: 
         active: Arc::new(DiscardingState),
         letters: None,
         schemas: Arc::new(MemoryRegistry::new()),
+        network,
     };
     let mask: Arc<[Str]> = input.compiled.secrets.clone().into();
     let mut recovery = Recovery::new(input.recovery);
@@ -272,16 +279,11 @@ pub(super) fn sum(count: &mut StepCount, more: &StepCount) {
 }
 
 /// Replaces the ends of the plan by scripted ones.
-fn scripted(input: &TestInput, script: &Arc<Script>, network: Network) -> StagePlan {
+fn scripted(input: &TestInput, script: &Arc<Script>) -> StagePlan {
     let mut plan = StagePlan::clone(&input.compiled.stages);
     let wrap = |step: &mut anabranch_graph::plan::stage::StepSpec| {
-        step.operator = Arc::new(TestStep {
-            operator: step.operator.clone(),
-            node: step.node.clone(),
-            script: script.clone(),
-            network,
-            now: input.case.now,
-        });
+        let layer = TestStep { node: step.node.clone(), script: script.clone(), now: input.case.now };
+        step.operator = step.operator.clone().layered(layer);
     };
     for stage in &mut plan.stages {
         match &mut stage.kind {

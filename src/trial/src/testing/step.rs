@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anabranch_plugin::host::{Host, Network};
 use anabranch_plugin::operator::{
-    AsyncOperator, BuiltOperator, ConfiguredOperator, Decision, Operator, Rows, Signature, Verdict,
+    AsyncOperator, Built, BuiltAsync, BuiltInline, BuiltIsolate, ConfiguredOperator, Decision, Layer, Operator,
+    OperatorContext, Rows,
 };
 use anabranch_record::fault::Fault;
 use anabranch_record::mask::Mask;
@@ -16,55 +16,68 @@ use async_trait::async_trait;
 
 use super::script::{FaultEffect, Script};
 
-/// An operator before it is opened.
+/// The surroundings of a processor in a test.
 pub(super) struct TestStep {
-    pub(super) operator: Arc<dyn ConfiguredOperator>,
     pub(super) node: Str,
     pub(super) script: Arc<Script>,
-    pub(super) network: Network,
     pub(super) now: Option<SystemTime>,
 }
 
-impl ConfiguredOperator for TestStep {
-    fn signature(&self) -> Signature {
-        self.operator.signature()
-    }
-
-    fn patience(&self) -> Option<Duration> {
-        self.operator.patience()
-    }
-
-    fn build(&self, worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        // An isolated processor is built on its own thread, which needs the time too.
+impl TestStep {
+    /// Opens an operator at the test's time of day. An isolated processor is built on its own thread, which needs the
+    /// time too.
+    fn build<B: Built>(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = B>,
+        context: &OperatorContext,
+    ) -> Result<B, Fault> {
         clock::hold(self.now);
-        let host = Host { network: self.network, ..host.clone() };
-        let built = self.operator.build(worker, &host)?;
-        if !self.script.troubles(&self.node) {
-            return Ok(built);
-        }
-        let (node, script) = (self.node.clone(), self.script.clone());
-        Ok(match built {
-            BuiltOperator::Inline(operator) => {
-                BuiltOperator::Inline(Box::new(FaultyOperator { operator, node, script }))
-            }
-            BuiltOperator::Isolate(operator) => {
-                BuiltOperator::Isolate(Box::new(FaultyOperator { operator, node, script }))
-            }
-            BuiltOperator::Async(operator) => {
-                BuiltOperator::Async(Arc::new(FaultyAsyncOperator { operator, node, script }))
-            }
-        })
+        inner.build(context)
+    }
+
+    fn faulty<O>(&self, operator: O) -> Faulty<O> {
+        Faulty { operator, node: self.node.clone(), script: self.script.clone() }
     }
 }
 
-struct FaultyOperator<O: ?Sized> {
-    operator: Box<O>,
+impl Layer for TestStep {
+    fn inline(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltInline>,
+        context: &OperatorContext,
+    ) -> Result<BuiltInline, Fault> {
+        let operator = self.build(inner, context)?;
+        Ok(if self.script.troubles(&self.node) { Box::new(self.faulty(operator)) } else { operator })
+    }
+
+    fn isolate(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltIsolate>,
+        context: &OperatorContext,
+    ) -> Result<BuiltIsolate, Fault> {
+        let operator = self.build(inner, context)?;
+        Ok(if self.script.troubles(&self.node) { Box::new(self.faulty(operator)) } else { operator })
+    }
+
+    fn asynchronous(
+        &self,
+        inner: &dyn ConfiguredOperator<Built = BuiltAsync>,
+        context: &OperatorContext,
+    ) -> Result<BuiltAsync, Fault> {
+        let operator = self.build(inner, context)?;
+        Ok(if self.script.troubles(&self.node) { Arc::new(self.faulty(operator)) } else { operator })
+    }
+}
+
+/// An operator with the faults of a test.
+struct Faulty<O> {
+    operator: O,
     node: Str,
     script: Arc<Script>,
 }
 
-impl<O: Operator + ?Sized> Operator for FaultyOperator<O> {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+impl<O: Operator + ?Sized> Operator for Faulty<Box<O>> {
+    fn process(&mut self, rows: &mut Rows<'_>, context: &OperatorContext) {
         let (numbers, positions): (Vec<usize>, Vec<Position>) =
             rows.iter_mut().map(|(number, record)| (number, record.position().clone())).unzip();
         let mut left = Mask::none(rows.width());
@@ -84,7 +97,7 @@ impl<O: Operator + ?Sized> Operator for FaultyOperator<O> {
                 FaultEffect::Partial(_) | FaultEffect::Crash => {}
             }
         }
-        self.operator.process(&mut rows.among(&left));
+        self.operator.process(&mut rows.among(&left), context);
     }
 
     fn close(&mut self) -> Result<(), Fault> {
@@ -95,15 +108,9 @@ impl<O: Operator + ?Sized> Operator for FaultyOperator<O> {
 /// Longer than any test.
 const HANGING: Duration = Duration::from_secs(3600);
 
-struct FaultyAsyncOperator {
-    operator: Arc<dyn AsyncOperator>,
-    node: Str,
-    script: Arc<Script>,
-}
-
 #[async_trait]
-impl AsyncOperator for FaultyAsyncOperator {
-    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
+impl AsyncOperator for Faulty<BuiltAsync> {
+    async fn call(&self, rows: &mut [Record], context: &OperatorContext) -> Vec<Decision> {
         let mut failed: HashMap<usize, Fault> = HashMap::new();
         for (index, strike) in self.script.strikes(&self.node, rows.iter().map(Record::position)) {
             match strike {
@@ -115,13 +122,19 @@ impl AsyncOperator for FaultyAsyncOperator {
                 FaultEffect::Partial(_) | FaultEffect::Crash => {}
             }
         }
-        let count = rows.len();
-        let sound = rows.into_iter().enumerate().filter(|(index, _)| !failed.contains_key(index));
-        let sound: Vec<Record> = sound.map(|(_, record)| record).collect();
-        let mut verdicts = if sound.is_empty() { Vec::new() } else { self.operator.call(sound).await }.into_iter();
+        let sound: Vec<usize> = (0..rows.len()).filter(|index| !failed.contains_key(index)).collect();
+        let mut passed: Vec<Record> = sound.iter().map(|index| rows[*index].clone()).collect();
+        let mut decisions = match passed.is_empty() {
+            true => Vec::new(),
+            false => self.operator.call(&mut passed, context).await,
+        }
+        .into_iter();
+        for (index, record) in sound.into_iter().zip(passed) {
+            rows[index] = record;
+        }
         // In the order of the records. If the operator stopped early, the caller passes the rest again.
-        let verdict = |index| failed.remove(&index).map(Verdict::Fail).or_else(|| verdicts.next());
-        (0..count).map_while(verdict).collect()
+        let decision = |index| failed.remove(&index).map(Decision::Fail).or_else(|| decisions.next());
+        (0..rows.len()).map_while(decision).collect()
     }
 
     async fn close(&self) -> Result<(), Fault> {

@@ -4,6 +4,7 @@ use anabranch_plugin::flow::{Fields, RecordShape, Shape};
 use anabranch_record::Data;
 
 use super::*;
+use crate::testing::configured;
 
 type Change = fn(Record) -> Vec<Record>;
 
@@ -11,6 +12,7 @@ type Change = fn(Record) -> Vec<Record>;
 #[derive(Clone)]
 struct Making {
     specification: Specification,
+    class: Class,
     signature: Signature,
     change: Change,
 }
@@ -19,25 +21,14 @@ impl OperatorKind for Making {
     fn specification(&self) -> &Specification {
         &self.specification
     }
-    fn configure(&self, _: &Arguments) -> Result<Arc<dyn ConfiguredOperator>, Diagnostics> {
-        Ok(Arc::new(self.clone()))
-    }
-}
-
-impl ConfiguredOperator for Making {
-    fn signature(&self) -> Signature {
-        self.signature.clone()
-    }
-    fn build(&self, _: usize, _: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(match self.signature.class {
-            Class::Async => BuiltOperator::Async(Arc::new(self.clone())),
-            _ => BuiltOperator::Inline(Box::new(self.clone())),
-        })
+    fn configure(&self, _: &Arguments) -> Result<Configured, Diagnostics> {
+        let making = self.clone();
+        Ok(of_class(self.class, self.signature.clone(), move |_| Ok(making.clone())))
     }
 }
 
 impl Operator for Making {
-    fn process(&mut self, rows: &mut Rows<'_>) {
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             let mut made = (self.change)(record.clone());
             if made.len() != 1 {
@@ -51,8 +42,8 @@ impl Operator for Making {
 
 #[async_trait]
 impl AsyncOperator for Making {
-    async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
-        rows.into_iter().map(|record| Verdict::Split((self.change)(record))).collect()
+    async fn call(&self, rows: &mut [Record], _: &OperatorContext) -> Vec<Decision> {
+        rows.iter().map(|record| Decision::Split((self.change)(record.clone()))).collect()
     }
 }
 
@@ -64,13 +55,13 @@ fn made_as(writes: &Access, settings: &[(&str, &str)], change: Change, rows: &[R
         let registry = Arc::new(MemoryRegistry::new());
         crate::testing::block_on(registry.create(&"s".into(), SchemaKind::Avro, &AB.into())).unwrap();
         let specification = Specification::builtin("making", "Makes.").with_all(shared::processor());
-        let signature = Signature { class, writes: writes.clone(), ..Signature::inline() };
-        let kind = around(Arc::new(Making { specification, signature, change }));
-        configured(&kind, settings).unwrap().build(0, &host(registry)).unwrap()
+        let signature = Signature::new().writes(writes.clone());
+        let kind = around(Arc::new(Making { specification, class, signature, change }));
+        opened(&kind, settings, &host(registry))
     };
-    let BuiltOperator::Inline(mut operator) = built(Class::Inline) else { panic!() };
-    let (mut records, mut decisions) = (rows.to_vec(), Vec::new());
-    operator.process(&mut Rows::new(&mut records, None, &mut decisions));
+    let mut operator = built(Class::Inline);
+    let mut records = rows.to_vec();
+    let decisions = operator.process(&mut records, None);
     let mut decisions: std::collections::BTreeMap<usize, Decision> = decisions.into_iter().collect();
     let inline: Vec<Record> = records
         .into_iter()
@@ -81,10 +72,10 @@ fn made_as(writes: &Access, settings: &[(&str, &str)], change: Change, rows: &[R
             Some(other) => panic!("{other:?}"),
         })
         .collect();
-    let BuiltOperator::Async(operator) = built(Class::Async) else { panic!() };
-    let verdicts = crate::testing::block_on(operator.call(rows.to_vec()));
-    let waited = verdicts.into_iter().flat_map(|verdict| match verdict {
-        Verdict::Split(records) => records,
+    let operator = built(Class::Async);
+    let called = crate::testing::block_on(operator.call(rows.to_vec()));
+    let waited = called.into_iter().flat_map(|(_, decision)| match decision {
+        Decision::Split(records) => records,
         other => panic!("{other:?}"),
     });
     assert_eq!(inline, waited.collect::<Vec<_>>());
@@ -293,17 +284,15 @@ fn a_row_that_is_not_seen_does_not_shift_the_others() {
         vec![record]
     };
     let specification = Specification::builtin("making", "Makes.").with_all(shared::processor());
-    let kind = around(Arc::new(Making { specification, signature: Signature::inline(), change }));
+    let kind = around(Arc::new(Making { specification, class: Class::Inline, signature: Signature::new(), change }));
     let registry = crate::testing::block_on(registry());
-    let BuiltOperator::Inline(mut operator) = configured(&kind, &[]).unwrap().build(0, &host(registry)).unwrap() else {
-        panic!()
-    };
-    let (mut records, mut decisions) = (strip(), Vec::new());
+    let mut operator = opened(&kind, &[], &host(registry));
+    let mut records = strip();
     records.push(named(Bytes::new(), "1"));
     records[6].payload.after = fields(r#"{"id":1}"#);
     let mut selected = anabranch_record::mask::Mask::none(7);
     (1..7).for_each(|row| selected.set(row));
-    operator.process(&mut Rows::new(&mut records, Some(&selected), &mut decisions));
+    let decisions = operator.process(&mut records, Some(&selected));
     let failed: Vec<usize> = decisions.iter().map(|(row, _)| *row).collect();
     assert_eq!(failed, [1, 2, 3]);
     assert_eq!(records[..4], strip()[..4]);
@@ -314,8 +303,8 @@ fn a_row_that_is_not_seen_does_not_shift_the_others() {
 fn what_avro_encode_makes_is_read_by_avro_decode() {
     let host = host(crate::testing::block_on(registry()));
     let settings = [("schema.strategy", "autoRegister"), ("schema.autoRegister.subject", "mine")];
-    let mut encode = configured(&around(crate::encode::kind()), &settings).unwrap().build(0, &host).unwrap();
-    let mut decode = configured(&around(crate::decode::kind()), &[]).unwrap().build(0, &host).unwrap();
+    let mut encode = opened(&around(crate::encode::kind()), &settings, &host);
+    let mut decode = opened(&around(crate::decode::kind()), &[], &host);
     let encoded = crate::testing::process(&mut encode, record(Data::Absent, Data::Absent, a(1))).unwrap();
     assert_eq!(encoded.payload.after, Data::Raw(Bytes::from_static(b"\0\0\0\0\x03\x02")));
     assert_eq!(versions(&encoded), [Some("1"), None]);
