@@ -44,7 +44,9 @@ fn with_plugins(settings: &Settings, plugins: impl Iterator<Item = Plugin>, has_
         connectors::add(&mut registry, settings);
     }
     #[cfg(not(feature = "grpc"))]
-    registry.leave_out_standalone_connectors("full");
+    if has_connectors {
+        registry.leave_out_standalone_connectors("full");
+    }
     #[cfg(feature = "wasm")]
     web_assembly::add(&mut registry, settings);
     #[cfg(not(feature = "wasm"))]
