@@ -168,6 +168,7 @@ impl Wasm {
         let network = configured.granted.egress.clone().map(|egress| Network::new(egress, host.network)).transpose();
         let network = network.map_err(|error| Fault::fatal(codes::WASM_NETWORK, error))?.map(Arc::new);
         let code = configured.module.code_to_run().map_err(|error| Fault::fatal(codes::WASM_START, error))?;
+        tracing::debug!(processor = %host.node, "the processor starts with {} code", code.compiler.code());
         let guest = begin(configured, &code, host, &network)?;
         Ok(Wasm { configured: configured.clone(), code, host: host.clone(), network, guest })
     }

@@ -42,7 +42,7 @@ impl Folder {
 fn code(module: &ModuleFile) -> (Compiler, bool) {
     let compiled = AtomicBool::new(false);
     let compiling = |compiling: Compiling<'_>| {
-        compiled.fetch_or(matches!(compiling, Compiling::Ended { bytes: 8, .. }), Ordering::Relaxed);
+        compiled.fetch_or(matches!(compiling, Compiling::Ended { .. }), Ordering::Relaxed);
     };
     let code = module.code(&compiling).unwrap();
     (code.compiler, compiled.into_inner())

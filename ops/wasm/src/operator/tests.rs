@@ -371,7 +371,7 @@ fn recursion(depth: u32) -> Vec<u8> {
             (i64.add (local.get $a) (i64.const 1)) (local.get $c) (local.get $d) (local.get $b))))"
     );
     let ones = "(i64.const 1) (i64.const 2) (i64.const 3) (i64.const 4)";
-    wasm_with(&format!("(drop (call $deep (i32.const {depth}) {ones})) call $all_kept"), &format!("{deep})"))
+    wasm_with(&format!("(drop (call $deep (i32.const {depth}) {ones})) call $all_kept"), &deep)
 }
 
 /// Stack frames of baseline code are larger: what a guest of 512 KiB of optimised code does fits.
