@@ -2,6 +2,7 @@
 //! thing that a guest may do or should not.
 
 mod c;
+mod code;
 mod egress;
 mod faults;
 mod loading;

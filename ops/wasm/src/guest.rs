@@ -3,9 +3,9 @@
 mod calls;
 mod wasi;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,12 +16,12 @@ use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use bytes::Bytes;
 use prost::Message as _;
-use wasmtime::{Linker, Memory, Module, Store, Trap, UpdateDeadline};
+use wasmtime::{Engine, Linker, Memory, Store, Trap, UpdateDeadline};
 
 use crate::budget::Budget;
 use crate::codes;
+use crate::compiler::{Compiler, MachineCode};
 use crate::egress::Network;
-use crate::module::engine;
 use crate::output::{Output, level};
 use calls::Parked;
 use wasi::Exit;
@@ -149,6 +149,8 @@ pub(crate) struct Guest {
     /// Channel of commands; `None` after the last one.
     commands: Option<Sender<Bytes>>,
     replies: Receiver<Result<CommandResponse, Gone>>,
+    /// The compiler of its code.
+    compiler: Compiler,
     limits: Limits,
     abandoned: Arc<AtomicBool>,
     /// True if the guest reported why it ended, or was given up.
@@ -157,7 +159,7 @@ pub(crate) struct Guest {
 
 impl Guest {
     /// Starts a guest.
-    pub(crate) fn start(module: &Module, setting: &Setting<'_>) -> Result<Guest, Death> {
+    pub(crate) fn start(code: &MachineCode, setting: &Setting<'_>) -> Result<Guest, Death> {
         let Setting { node, limits, .. } = *setting;
         let (commands, inbox) = mpsc::channel();
         let (outbox, replies) = mpsc::channel();
@@ -185,7 +187,7 @@ impl Guest {
             abandoned: abandoned.clone(),
             budget: Budget::new(limits.memory),
         };
-        let module = module.clone();
+        let (code, compiler) = (code.clone(), code.compiler);
         let dispatch = tracing::dispatcher::get_default(Clone::clone);
         let held = clock::held();
         thread::Builder::new()
@@ -193,10 +195,10 @@ impl Guest {
             .stack_size(STACK)
             .spawn(move || {
                 clock::hold(held);
-                tracing::dispatcher::with_default(&dispatch, || live(&module, state));
+                tracing::dispatcher::with_default(&dispatch, || live(&code, state));
             })
             .map_err(|error| Death::Unstartable(format!("cannot start a thread: {error}")))?;
-        Ok(Guest { commands: Some(commands), replies, limits, abandoned, over: false })
+        Ok(Guest { commands: Some(commands), replies, compiler, limits, abandoned, over: false })
     }
 
     /// Sends a command and waits for its answer.
@@ -252,20 +254,17 @@ impl Drop for Guest {
         }
         // The guest checks this when it runs its own code; host functions end by themselves.
         self.abandoned.store(true, Ordering::Release);
-        if let Ok(engine) = engine() {
+        if let Ok(engine) = self.compiler.engine() {
             engine.increment_epoch();
         }
     }
 }
 
-fn linker() -> Result<&'static Linker<State>, String> {
-    static LINKER: OnceLock<Result<Linker<State>, String>> = OnceLock::new();
-    let made = LINKER.get_or_init(|| {
-        let mut linker = Linker::new(engine()?);
-        calls::define(&mut linker).and_then(|()| wasi::define(&mut linker)).map_err(|error| format!("{error:#}"))?;
-        Ok(linker)
-    });
-    made.as_ref().map_err(Clone::clone)
+/// Returns the functions that the host offers to guests of an engine.
+pub(crate) fn host_functions(engine: &Engine) -> Result<Linker<State>, String> {
+    let mut linker = Linker::new(engine);
+    calls::define(&mut linker).and_then(|()| wasi::define(&mut linker)).map_err(|error| format!("{error:#}"))?;
+    Ok(linker)
 }
 
 /// Appends further messages to a text.
@@ -274,10 +273,10 @@ fn with(text: String, more: impl IntoIterator<Item = String>) -> String {
 }
 
 /// Runs the guest on its thread.
-fn live(module: &Module, state: State) {
+fn live(code: &MachineCode, state: State) {
     let replies = state.replies.clone();
     let unstartable = |text| Gone { death: Death::Unstartable(text), took_command: false };
-    let (linker, mut store) = match linker() {
+    let (linker, mut store) = match code.compiler.environment() {
         Ok(linker) => (linker, Store::new(linker.engine(), state)),
         Err(error) => {
             let _ = replies.send(Err(unstartable(error)));
@@ -292,7 +291,7 @@ fn live(module: &Module, state: State) {
         false => Ok(UpdateDeadline::Continue(1)),
     });
     let start = linker
-        .instantiate(&mut store, module)
+        .instantiate(&mut store, &code.module)
         .and_then(|instance| instance.get_typed_func::<(), ()>(&mut store, "_start"));
     let ended = match start {
         Ok(start) => start.call(&mut store, ()),

@@ -1,131 +1,217 @@
-//! Compiled modules: one engine, and a cache on disk, because compiling a large guest takes half a minute.
+//! The files of modules, and their code as far as it is needed.
 
-use std::collections::hash_map::DefaultHasher;
-use std::fs::{self, DirBuilder, Permissions};
-use std::hash::{Hash as _, Hasher as _};
-use std::io::Write as _;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
-use std::path::Path;
-use std::sync::OnceLock;
-use std::time::{Duration, SystemTime};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags};
-use rustix::process::Uid;
-use sha2::{Digest as _, Sha256};
-use wasmtime::{Config, Engine, Module};
+use crate::cache::{Cache, Described, Digest};
+use crate::compiler::{Compiler, MachineCode};
+use crate::optimiser;
 
-/// Time after which unused code is removed from the cache.
-const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The first bytes of every module.
+pub(crate) const MAGIC: [u8; 4] = *b"\0asm";
+/// Maximum size of a module in bytes. Compiling takes several times this memory.
+const MAX_MODULE: u64 = 256 << 20;
+/// Size in bytes from which compiling takes long enough to be worth a line in the log at the level `info`.
+const LARGE: usize = 1 << 20;
 
-/// Returns the engine of this process.
-pub(crate) fn engine() -> Result<&'static Engine, String> {
-    static ENGINE: OnceLock<Result<Engine, String>> = OnceLock::new();
-    let made = ENGINE.get_or_init(|| {
-        let mut config = Config::new();
-        config.epoch_interruption(true);
-        Engine::new(&config).map_err(|error| format!("{error:#}"))
-    });
-    made.as_ref().map_err(Clone::clone)
+/// A reason why a module has no code.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CodeError {
+    /// The file cannot be read.
+    #[error("{0}")]
+    System(#[from] io::Error),
+    /// The file does not contain a module.
+    #[error("it is not a WebAssembly module: it does not begin with the bytes 00 61 73 6d")]
+    NotAModule,
+    /// The file has more than [`MAX_MODULE`] bytes.
+    #[error("it is too large: {0} bytes, the limit is {MAX_MODULE} bytes")]
+    TooLarge(u64),
+    /// The file has another content than when its specification was read.
+    #[error("the file {0} has changed since the service read it: restart the service")]
+    Changed(PathBuf),
+    /// The compiler refuses the module.
+    #[error("{0}")]
+    Invalid(String),
 }
 
-/// Compiles a module, or loads it from `cache`, a directory that is created if it is missing. An unusable cache is not
-/// an error. Calls `compiling` before compiling, which may take long.
-pub(crate) fn compile(wasm: &[u8], cache: Option<&Path>, compiling: impl FnOnce()) -> Result<Module, String> {
-    compile_as(rustix::process::geteuid(), wasm, cache, compiling)
+/// Progress of compiling a module to baseline code.
+#[derive(Clone, Copy, Debug)]
+pub enum Compiling<'a> {
+    /// Compiling begins. It takes about 0.1 s for each MB.
+    Began {
+        /// The file of the module.
+        path: &'a Path,
+        /// Its size in bytes.
+        bytes: usize,
+    },
+    /// Compiling has ended.
+    Ended {
+        /// The file of the module.
+        path: &'a Path,
+        /// Its size in bytes.
+        bytes: usize,
+        /// How long it took.
+        took: Duration,
+    },
 }
 
-/// Like [`compile`], as this user.
-fn compile_as(user: Uid, wasm: &[u8], cache: Option<&Path>, compiling: impl FnOnce()) -> Result<Module, String> {
-    let engine = engine()?;
-    let Some(cache) = cache else {
-        compiling();
-        return Module::new(engine, wasm).map_err(|error| format!("{error:#}"));
-    };
-    let mut compatible = DefaultHasher::new();
-    engine.precompile_compatibility_hash().hash(&mut compatible);
-    let digest: String = Sha256::digest(wasm).iter().map(|byte| format!("{byte:02x}")).collect();
-    let name = format!("{digest}-{:016x}.cwasm", compatible.finish());
-    let directory = directory(cache, user);
-    if let Some(module) = directory.as_ref().ok().and_then(|directory| cached(engine, directory, &name, user)) {
-        return Ok(module);
+/// A module in a file. Its code is loaded or compiled when it is first needed, and stays in memory. The content of the
+/// file does not.
+pub(crate) struct ModuleFile {
+    path: PathBuf,
+    bytes: usize,
+    digest: Digest,
+    cache: Option<Cache>,
+    /// The best code so far. Instances have clones of the code that they started with.
+    code: Mutex<Option<MachineCode>>,
+    /// True once optimised code was requested.
+    requested: AtomicBool,
+}
+
+impl ModuleFile {
+    /// Reads and hashes a file.
+    pub(crate) fn open(path: &Path, cache: Option<Cache>) -> Result<Self, CodeError> {
+        let wasm = read(path)?;
+        let (bytes, digest) = (wasm.len(), Digest::of(&wasm));
+        Ok(ModuleFile { path: path.to_owned(), bytes, digest, cache, code: Mutex::default(), requested: false.into() })
     }
-    compiling();
-    let module = Module::new(engine, wasm).map_err(|error| format!("{error:#}"))?;
-    let kept = directory.and_then(|_| keep(&module, cache, &cache.join(name)));
-    if let Err(error) = kept {
-        tracing::warn!(path = %cache.display(), "compiled processors are not cached: {error}");
-        return Ok(module);
-    }
-    prune(cache);
-    Ok(module)
-}
 
-/// Opens or creates the cache.
-fn directory(cache: &Path, user: Uid) -> Result<OwnedFd, String> {
-    DirBuilder::new().recursive(true).mode(0o700).create(cache).map_err(|error| error.to_string())?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(cache, flags, Mode::empty()).map_err(|error| error.to_string())?;
-    private(&directory, user).map(|()| directory)
-}
-
-/// Checks that a file or directory belongs to this user and that no other user can read or write it.
-fn private(opened: &OwnedFd, user: Uid) -> Result<(), String> {
-    let stat = rustix::fs::fstat(opened).map_err(|error| error.to_string())?;
-    if stat.st_uid != user.as_raw() {
-        return Err(format!(
-            "the directory belongs to user {}, and the service runs as user {}",
-            stat.st_uid,
-            user.as_raw()
-        ));
+    /// Returns the path of the file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
-    match stat.st_mode & 0o777 {
-        mode if mode & 0o077 == 0 => Ok(()),
-        mode => Err(format!("other users can read or write the directory (mode {mode:03o}): set its mode to 700")),
-    }
-}
 
-/// Removes code that was not loaded for long: that of older versions of a guest, or of another build of this program.
-fn prune(cache: &Path) {
-    let Ok(entries) = fs::read_dir(cache) else { return };
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        let used = path.symlink_metadata().and_then(|metadata| metadata.modified());
-        let unused = used.is_ok_and(|used| used.elapsed().is_ok_and(|since| since > UNUSED));
-        if unused && path.extension().is_some_and(|extension| extension == "cwasm") {
-            let _ = fs::remove_file(path);
+    /// Returns what this module answered an earlier process, under a memory limit of at most `memory` bytes.
+    pub(crate) fn described(&self, memory: usize) -> Option<Described> {
+        self.cache.as_ref()?.described(&self.digest, memory)
+    }
+
+    /// Keeps what this module answered for later processes.
+    pub(crate) fn keep_described(&self, described: &Described) {
+        if let Some(cache) = &self.cache {
+            cache.keep_described(&self.digest, described);
+        }
+    }
+
+    /// Returns code for a new instance: optimised code if there is any, otherwise baseline code, which is compiled if
+    /// there is none. Calls `compiling` before and after compiling, during which other callers wait.
+    pub(crate) fn code(&self, compiling: &dyn Fn(Compiling<'_>)) -> Result<MachineCode, CodeError> {
+        let mut best = self.best();
+        if best.as_ref().is_none_or(|code| code.compiler != Compiler::Optimising) {
+            // Another process may have compiled it.
+            let cached = |compiler| self.cache.as_ref()?.code(&self.digest, compiler);
+            let found = cached(Compiler::Optimising).or_else(|| best.take()).or_else(|| cached(Compiler::Baseline));
+            *best = found;
+        }
+        if let Some(code) = &*best {
+            return Ok(code.clone());
+        }
+        let wasm = self.read()?;
+        let (path, bytes) = (self.path.as_path(), self.bytes);
+        compiling(Compiling::Began { path, bytes });
+        let began = Instant::now();
+        let code = Compiler::Baseline.compile(&wasm).map_err(CodeError::Invalid)?;
+        compiling(Compiling::Ended { path, bytes, took: began.elapsed() });
+        self.keep(&code);
+        Ok(best.insert(code).clone())
+    }
+
+    /// Returns code for a new instance of a pipeline, and requests optimised code if this is not. Logs that it compiles.
+    pub(crate) fn code_to_run(self: &Arc<Self>) -> Result<MachineCode, CodeError> {
+        let code = self.code(&|compiling| self.log(compiling))?;
+        if code.compiler == Compiler::Baseline && !self.requested.swap(true, Ordering::Relaxed) {
+            optimiser::request(self);
+        }
+        Ok(code)
+    }
+
+    /// Compiles optimised code, unless another process has done so. Takes long. Later instances use the code.
+    pub(crate) fn optimise(&self) -> Result<(), CodeError> {
+        let found = self.cache.as_ref().and_then(|cache| cache.code(&self.digest, Compiler::Optimising));
+        let code = match found {
+            Some(code) => code,
+            None => {
+                let wasm = self.read()?;
+                let (path, megabytes) = (self.path.display(), self.megabytes());
+                self.say(format_args!("compiling {path} ({megabytes}) in the background: optimised code"));
+                let began = Instant::now();
+                let code = Compiler::Optimising.compile(&wasm).map_err(CodeError::Invalid)?;
+                let took = began.elapsed().as_secs_f64();
+                self.keep(&code);
+                self.say(format_args!(
+                    "compiled {path} in {took:.1} s: a pipeline uses the optimised code when it is started again"
+                ));
+                code
+            }
+        };
+        *self.best() = Some(code);
+        Ok(())
+    }
+
+    fn best(&self) -> MutexGuard<'_, Option<MachineCode>> {
+        self.code.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, code: &MachineCode) {
+        if let Some(cache) = &self.cache {
+            cache.keep_code(&self.digest, code);
+        }
+    }
+
+    /// Reads the file again.
+    fn read(&self) -> Result<Vec<u8>, CodeError> {
+        let wasm = read(&self.path)?;
+        match Digest::of(&wasm) == self.digest {
+            true => Ok(wasm),
+            false => Err(CodeError::Changed(self.path.clone())),
+        }
+    }
+
+    fn megabytes(&self) -> String {
+        format!("{:.1} MB", self.bytes as f64 / 1e6)
+    }
+
+    fn log(&self, compiling: Compiling<'_>) {
+        let path = self.path.display();
+        match compiling {
+            Compiling::Began { .. } => {
+                self.say(format_args!("compiling {path} ({}): baseline code", self.megabytes()));
+            }
+            Compiling::Ended { took, .. } => self.say(format_args!("compiled {path} in {:.1} s", took.as_secs_f64())),
+        }
+    }
+
+    fn say(&self, text: std::fmt::Arguments<'_>) {
+        match self.bytes {
+            LARGE.. => tracing::info!("{text}"),
+            _ => tracing::debug!("{text}"),
         }
     }
 }
 
-/// Loads a compiled module. It is machine code, so its file and directory must belong to this user, and no other user
-/// may be able to read or write them. Both are checked after opening, so it does not matter who can rename the parent
-/// directories.
-#[allow(unsafe_code, reason = "there is no safe way to load compiled code")]
-fn cached(engine: &Engine, directory: &OwnedFd, name: &str, user: Uid) -> Option<Module> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(directory, name, flags, Mode::empty()).ok()?;
-    private(&file, user).ok()?;
-    let file = fs::File::from(file);
-    // The modification time is that of the last use. If it cannot be set, the module is compiled again some day.
-    let _ = file.set_modified(SystemTime::now());
-    // SAFETY: the file was written by `Module::serialize` of an engine with this configuration (its hash is in the
-    // name), and was moved into place as a whole. Only this user can have changed it. Wasmtime also checks its own
-    // header.
-    unsafe { Module::deserialize_open_file(engine, file) }.ok()
-}
-
-fn keep(module: &Module, cache: &Path, path: &Path) -> Result<(), String> {
-    let code = module.serialize().map_err(|error| format!("{error:#}"))?;
-    let write = || -> std::io::Result<()> {
-        // The file is created with mode 0600.
-        let mut file = tempfile::NamedTempFile::new_in(cache)?;
-        file.as_file().set_permissions(Permissions::from_mode(0o600))?;
-        file.write_all(&code)?;
-        file.as_file().sync_data()?;
-        file.persist(path)?;
-        Ok(())
-    };
-    write().map_err(|error| error.to_string())
+/// Returns the content of a module. Reads only the first bytes of other files, and of a file above [`MAX_MODULE`].
+fn read(path: &Path) -> Result<Vec<u8>, CodeError> {
+    let mut file = File::open(path)?;
+    let mut wasm = vec![0; MAGIC.len()];
+    let started = file.read_exact(&mut wasm);
+    if started.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnexpectedEof) || wasm != MAGIC {
+        return Err(CodeError::NotAModule);
+    }
+    started?;
+    let bytes = file.metadata()?.len();
+    if bytes > MAX_MODULE {
+        return Err(CodeError::TooLarge(bytes));
+    }
+    // The file may grow meanwhile.
+    file.take(MAX_MODULE + 1 - MAGIC.len() as u64).read_to_end(&mut wasm)?;
+    match wasm.len() as u64 {
+        bytes if bytes > MAX_MODULE => Err(CodeError::TooLarge(bytes)),
+        _ => Ok(wasm),
+    }
 }
 
 #[cfg(test)]

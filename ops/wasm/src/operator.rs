@@ -17,11 +17,12 @@ use anabranch_record::code::Code;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::protobuf::{DecodeError, decode_answer, encode_record};
 use bytes::Bytes;
-use wasmtime::Module;
 
 use crate::codes;
+use crate::compiler::MachineCode;
 use crate::egress::{self, Ceiling, Granted, Network};
 use crate::guest::{Death, Gone, Guest, Limits, Setting};
+use crate::module::ModuleFile;
 
 /// Maximum size in bytes of the records of one call, unless a single record is larger: the guest needs a multiple of
 /// it.
@@ -36,13 +37,18 @@ const TEARDOWN: Duration = Duration::from_secs(5);
 /// A processor kind that is implemented by a module.
 pub(crate) struct Kind {
     specification: Specification,
-    module: Module,
+    module: Arc<ModuleFile>,
     limits: Limits,
     ceiling: Arc<Ceiling>,
 }
 
 impl Kind {
-    pub(crate) fn new(specification: Specification, module: Module, limits: Limits, ceiling: Arc<Ceiling>) -> Self {
+    pub(crate) fn new(
+        specification: Specification,
+        module: Arc<ModuleFile>,
+        limits: Limits,
+        ceiling: Arc<Ceiling>,
+    ) -> Self {
         Kind { specification, module, limits, ceiling }
     }
 }
@@ -70,7 +76,7 @@ impl OperatorKind for Kind {
 
 #[derive(Clone)]
 struct WasmOperator {
-    module: Module,
+    module: Arc<ModuleFile>,
     configure: Configure,
     granted: Granted,
     limits: Limits,
@@ -92,7 +98,12 @@ impl ConfiguredOperator for WasmOperator {
 }
 
 /// Starts and configures a guest.
-fn begin(configured: &WasmOperator, host: &Host, network: &Option<Arc<Network>>) -> Result<Guest, Fault> {
+fn begin(
+    configured: &WasmOperator,
+    code: &MachineCode,
+    host: &Host,
+    network: &Option<Arc<Network>>,
+) -> Result<Guest, Fault> {
     let fault = |death: Death| Fault::fatal(death.code(), death);
     let setting = Setting {
         node: &host.node,
@@ -100,7 +111,7 @@ fn begin(configured: &WasmOperator, host: &Host, network: &Option<Arc<Network>>)
         network: network.clone(),
         limits: configured.limits,
     };
-    let mut guest = Guest::start(&configured.module, &setting).map_err(fault)?;
+    let mut guest = Guest::start(code, &setting).map_err(fault)?;
     match guest.ask(Request::Configure(configured.configure.clone())).map_err(fault)? {
         Response::Configure(_) => {}
         other => return Err(refused(codes::WASM_CONFIGURE, "its settings", &other)),
@@ -125,6 +136,8 @@ fn refused(code: Code, what: &str, response: &Response) -> Fault {
 
 struct Wasm {
     configured: WasmOperator,
+    /// The code of this guest and of those that replace it until the pipeline is opened again.
+    code: MachineCode,
     network: Option<Arc<Network>>,
     guest: Guest,
 }
@@ -156,8 +169,10 @@ impl Wasm {
     fn open(configured: &WasmOperator, host: &Host) -> Result<Wasm, Fault> {
         let network = configured.granted.egress.clone().map(|egress| Network::new(egress, host.network)).transpose();
         let network = network.map_err(|error| Fault::fatal(codes::WASM_NETWORK, error))?.map(Arc::new);
-        let guest = begin(configured, host, &network)?;
-        Ok(Wasm { configured: configured.clone(), network, guest })
+        let code = configured.module.code_to_run().map_err(|error| Fault::fatal(codes::WASM_START, error))?;
+        tracing::debug!(processor = %host.node, "the processor starts with {} code", code.compiler.code());
+        let guest = begin(configured, &code, host, &network)?;
+        Ok(Wasm { configured: configured.clone(), code, network, guest })
     }
 
     /// Processes the rows. On an error, returns the first row without a decision, and the reason.
@@ -180,7 +195,8 @@ impl Wasm {
                         return Err((at, fault.with_class(FaultClass::Fatal)));
                     }
                     tracing::warn!(processor = %host.node, "{fault}; the processor is restarted");
-                    self.guest = begin(&self.configured, host, &self.network).map_err(|fault| (at, fault))?;
+                    self.guest =
+                        begin(&self.configured, &self.code, host, &self.network).map_err(|fault| (at, fault))?;
                     if took_command && count == 1 {
                         decisions.push((rows[at].0, Decision::Fail(fault)));
                         at += 1;

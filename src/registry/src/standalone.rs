@@ -66,7 +66,7 @@ fn cache(of: &str) -> Option<PathBuf> {
 mod web_assembly {
     use std::collections::BTreeSet;
 
-    use anabranch_ops_wasm::{Ceiling, Endpoint, Limits, Options, load};
+    use anabranch_ops_wasm::{Ceiling, Compiling, Endpoint, Limits, Options, load};
     use anabranch_plugin::registry::Registry;
     use anabranch_record::text::Str;
 
@@ -84,14 +84,19 @@ mod web_assembly {
                 limits: Limits { time: processors.timeout, memory: processors.max_memory },
                 ceiling: ceiling(&processors.egress),
             };
-            let found = load(&processors.path, &options, &|path, size| {
-                if size > LARGE {
-                    let megabytes = size as f64 / 1e6;
+            let found = load(&processors.path, &options, &|compiling| match compiling {
+                Compiling::Began { path, bytes } if bytes > LARGE => {
+                    let megabytes = bytes as f64 / 1e6;
+                    note(&format!("compiling {} ({megabytes:.1} MB) for its first start", path.display()));
+                }
+                Compiling::Ended { path, bytes, took } if bytes > LARGE => {
+                    let took = took.as_secs_f64();
                     note(&format!(
-                        "compiling {} ({megabytes:.1} MB); the result is cached for the next start",
+                        "compiled {} in {took:.1} s; the result is cached for the next start",
                         path.display()
                     ));
                 }
+                Compiling::Began { .. } | Compiling::Ended { .. } => {}
             });
             for (path, reason) in &found.refused {
                 note(&format!("warning: {} is not used: {reason}", path.display()));

@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
+use crate::module::MAGIC;
 use crate::operator::tests::wasm;
 
 #[test]
@@ -11,10 +12,12 @@ fn what_is_no_processor_and_what_is_there_twice_is_refused() {
     let compiled = Mutex::new(Vec::new());
     let load = || {
         compiled.lock().unwrap().clear();
-        let tell = |path: &Path, size| compiled.lock().unwrap().push((path.file_name().unwrap().to_owned(), size));
-        let found = load(folder.path(), &options, &tell);
-        compiled.lock().unwrap().sort();
-        found
+        let tell = |compiling: Compiling<'_>| {
+            if let Compiling::Ended { path, bytes, .. } = compiling {
+                compiled.lock().unwrap().push((path.file_name().unwrap().to_owned(), bytes));
+            }
+        };
+        load(folder.path(), &options, &tell)
     };
     let put = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
     put("a.wasm", &wasm("call $all_kept"));
@@ -25,23 +28,23 @@ fn what_is_no_processor_and_what_is_there_twice_is_refused() {
     assert_eq!(found.operators[0].specification().name, "the-test");
     assert_eq!(found.refused.len(), 1);
 
-    let kept: Vec<_> = fs::read_dir(&cache).unwrap().map(|e| e.unwrap().path()).collect();
-    assert_eq!(kept.len(), 1);
-    assert_eq!(fs::metadata(&kept[0]).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(compiled.lock().unwrap().iter().any(|(name, size)| name == "a.wasm" && *size > 100));
-    assert_eq!(load().operators.len(), 1);
-    assert!(!compiled.lock().unwrap().iter().any(|(name, _)| name == "a.wasm"));
-
-    // What was loaded lately stays when something else is compiled, and what was not goes.
-    let put_aside = cache.join("0000.cwasm");
-    let long_ago = std::time::SystemTime::now() - Duration::from_secs(40 * 24 * 3600);
-    for path in [&put_aside, &kept[0], &cache.join("not-ours.txt")] {
-        let file = fs::File::options().create(true).append(true).open(path).unwrap();
-        file.set_modified(long_ago).unwrap();
+    let kept = || fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    assert_eq!(kept().len(), 2);
+    for path in kept() {
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
+    assert!(compiled.lock().unwrap().iter().any(|(name, size)| name == "a.wasm" && *size > 100));
+
+    // The specification alone is enough to know a processor.
+    let code = kept().into_iter().find(|path| path.extension().is_some_and(|extension| extension == "cwasm"));
+    fs::remove_file(code.unwrap()).unwrap();
+    let again = load();
+    assert_eq!(again.operators[0].specification(), found.operators[0].specification());
+    assert!(compiled.lock().unwrap().is_empty());
+    assert_eq!(kept().len(), 1);
+
     put("b.wasm", &wasm("call $keep"));
     let found = load();
-    assert!(!put_aside.exists() && kept[0].exists() && cache.join("not-ours.txt").exists());
     assert!(found.operators.is_empty());
     let twice: Vec<_> =
         found.refused.iter().filter(|(_, reason)| reason.contains("a.wasm") && reason.contains("b.wasm")).collect();
@@ -50,7 +53,7 @@ fn what_is_no_processor_and_what_is_there_twice_is_refused() {
 
 #[test]
 fn no_directory_holds_nothing() {
-    let found = load(Path::new("/nowhere/at/all"), &Options::default(), &|_, _| ());
+    let found = load(Path::new("/nowhere/at/all"), &Options::default(), &|_| ());
     assert!(found.operators.is_empty() && found.refused.is_empty());
 }
 
@@ -68,7 +71,7 @@ fn a_file_that_is_not_a_module_is_not_read() {
     put("script.wasm", b"#!/bin/sh", 9);
     put("short.wasm", &MAGIC[..3], 3);
     put("empty.wasm", b"", 0);
-    let found = load(folder.path(), &Options::default(), &|path, _| panic!("{} is compiled", path.display()));
+    let found = load(folder.path(), &Options::default(), &|compiling| panic!("{compiling:?}"));
     let reason = |name: &str| {
         let refused = found.refused.iter().find(|(path, _)| path.ends_with(name));
         refused.unwrap_or_else(|| panic!("{name} is not refused")).1.as_str()

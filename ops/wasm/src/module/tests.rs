@@ -1,71 +1,116 @@
-use std::fs::Permissions;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::PathBuf;
+use std::fs;
+use std::sync::Barrier;
+use std::thread;
 
 use super::*;
 
 const MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
-/// Whether it had to be compiled.
-fn compiles(user: Uid, cache: &Path) -> bool {
-    let mut compiled = false;
-    compile_as(user, MODULE, Some(cache), || compiled = true).unwrap();
-    compiled
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        fs::write(folder.wasm(), MODULE).unwrap();
+        folder
+    }
+
+    fn wasm(&self) -> PathBuf {
+        self.0.path().join("module.wasm")
+    }
+
+    fn cache(&self) -> Option<Cache> {
+        Some(Cache::new(self.0.path().join("cache")))
+    }
+
+    /// As another process sees it.
+    fn module(&self) -> Arc<ModuleFile> {
+        Arc::new(ModuleFile::open(&self.wasm(), self.cache()).unwrap())
+    }
+
+    /// The first words of the names in the cache.
+    fn cached(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.0.path().join("cache")).unwrap().map(|entry| entry.unwrap());
+        let names = entries.map(|entry| entry.file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.map(|name| name.split('-').nth(1).unwrap().to_owned()).collect();
+        names.sort();
+        names
+    }
 }
 
-fn files(directory: &Path) -> Vec<PathBuf> {
-    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect()
-}
-
-#[test]
-fn machine_code_is_taken_only_from_files_of_our_own() {
-    let folder = tempfile::tempdir().unwrap();
-    let (us, other) = (rustix::process::geteuid(), Uid::from_raw(rustix::process::geteuid().as_raw() + 1));
-    let cache = folder.path().join("a/b");
-    assert!(compiles(us, &cache) && !compiles(us, &cache));
-
-    // Directory and file belong to somebody else: not used, and nothing is put there.
-    assert!(compiles(other, &cache) && compiles(other, &cache));
-    assert_eq!(files(&cache).len(), 1);
-
-    // The directory is ours, and the file was put there by somebody else.
-    let opened = |path: &Path| OwnedFd::from(fs::File::open(path).unwrap());
-    let name = files(&cache).remove(0).file_name().unwrap().to_str().unwrap().to_owned();
-    assert!(cached(engine().unwrap(), &opened(&cache), &name, us).is_some());
-    assert!(cached(engine().unwrap(), &opened(&cache), &name, other).is_none());
-
-    // Others could have changed the file; it is replaced by one of which that is not so.
-    fs::set_permissions(cache.join(&name), Permissions::from_mode(0o620)).unwrap();
-    assert!(compiles(us, &cache) && !compiles(us, &cache));
-    assert_eq!(fs::metadata(cache.join(&name)).unwrap().permissions().mode() & 0o777, 0o600);
-
-    // Others could have changed the directory.
-    fs::set_permissions(&cache, Permissions::from_mode(0o770)).unwrap();
-    assert!(compiles(us, &cache) && compiles(us, &cache));
-    fs::set_permissions(&cache, Permissions::from_mode(0o700)).unwrap();
-    assert!(!compiles(us, &cache));
-
-    // Links may lead to where somebody else puts another file.
-    let aside = folder.path().join("aside");
-    fs::rename(cache.join(&name), &aside).unwrap();
-    symlink(&aside, cache.join(&name)).unwrap();
-    assert!(compiles(us, &cache));
-    let link = folder.path().join("link");
-    symlink(&cache, &link).unwrap();
-    assert!(compiles(us, &link) && !compiles(us, &cache));
+/// The compiler of the code for the next instance, and whether it had to be compiled.
+fn code(module: &ModuleFile) -> (Compiler, bool) {
+    let compiled = AtomicBool::new(false);
+    let compiling = |compiling: Compiling<'_>| {
+        compiled.fetch_or(matches!(compiling, Compiling::Ended { .. }), Ordering::Relaxed);
+    };
+    let code = module.code(&compiling).unwrap();
+    (code.compiler, compiled.into_inner())
 }
 
 #[test]
-fn the_reason_for_which_a_cache_is_not_used_names_both_users() {
-    let folder = tempfile::tempdir().unwrap();
-    let us = rustix::process::geteuid();
-    let other = Uid::from_raw(us.as_raw() + 1);
-    let reason = directory(folder.path(), other).unwrap_err();
-    assert_eq!(
-        reason,
-        format!("the directory belongs to user {}, and the service runs as user {}", us.as_raw(), other.as_raw())
-    );
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
-    let reason = directory(folder.path(), us).unwrap_err();
-    assert_eq!(reason, "other users can read or write the directory (mode 755): set its mode to 700");
+fn optimised_code_is_used_from_the_next_instance_on() {
+    let folder = Folder::new();
+    let module = folder.module();
+    assert_eq!(code(&module), (Compiler::Baseline, true));
+    assert_eq!(code(&module), (Compiler::Baseline, false));
+    assert_eq!(folder.cached(), ["baseline"]);
+    // A process that was started meanwhile, and one that is started later.
+    let meanwhile = folder.module();
+    assert_eq!(code(&meanwhile), (Compiler::Baseline, false));
+    module.optimise().unwrap();
+    assert_eq!(folder.cached(), ["optimised"]);
+    assert_eq!(code(&module), (Compiler::Optimising, false));
+    assert_eq!(code(&meanwhile), (Compiler::Optimising, false));
+    assert_eq!(code(&folder.module()), (Compiler::Optimising, false));
+}
+
+#[test]
+fn nothing_is_compiled_twice_by_the_workers_of_a_processor() {
+    let folder = Folder::new();
+    let module = folder.module();
+    let (begin, compiled) = (Barrier::new(4), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                begin.wait();
+                let found = code(&module);
+                compiled.lock().unwrap().push(found);
+            });
+        }
+    });
+    let compiled = compiled.into_inner().unwrap();
+    assert_eq!(compiled.iter().filter(|(_, compiled)| *compiled).count(), 1, "{compiled:?}");
+}
+
+#[test]
+fn optimised_code_is_made_on_a_thread_when_a_pipeline_opens_baseline_code() {
+    for cached in [true, false] {
+        let folder = Folder::new();
+        let cache = folder.cache().filter(|_| cached);
+        let module = Arc::new(ModuleFile::open(&folder.wasm(), cache).unwrap());
+        assert_eq!(module.code_to_run().unwrap().compiler, Compiler::Baseline);
+        let begun = Instant::now();
+        while module.code_to_run().unwrap().compiler == Compiler::Baseline {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Code of another file would belong to another specification.
+#[test]
+fn a_file_that_has_changed_is_not_compiled() {
+    let folder = Folder::new();
+    let module = folder.module();
+    fs::write(folder.wasm(), [MODULE, b"\0\x02\x01a"].concat()).unwrap();
+    let error = module.code(&|_| ()).err().unwrap().to_string();
+    assert!(error.contains("module.wasm has changed") && error.contains("restart the service"), "{error}");
+    assert!(matches!(module.optimise(), Err(CodeError::Changed(_))));
+
+    // Code that is there needs no file.
+    let module = folder.module();
+    assert_eq!(code(&module), (Compiler::Baseline, true));
+    fs::remove_file(folder.wasm()).unwrap();
+    assert_eq!(code(&module), (Compiler::Baseline, false));
 }

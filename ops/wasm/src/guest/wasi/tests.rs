@@ -5,11 +5,10 @@ use anabranch_ops_opencdc::wire::{Empty, Request};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_record::text::Str;
 use proptest::prelude::*;
-use wasmtime::Module;
 
 use super::*;
+use crate::compiler::{Compiler, MachineCode};
 use crate::guest::{Death, Guest, Limits, Setting};
-use crate::module::engine;
 
 /// The calls that do something, as [`CLOSED`] has those that do not.
 const OPEN: &[(&str, &str)] = &[
@@ -36,7 +35,7 @@ const OPEN: &[(&str, &str)] = &[
 const MEMORY: i64 = 2 << 16;
 
 /// A guest that makes these calls one after the other, with the code of the last as its exit code.
-fn guest(data: &[u8], calls: &[(usize, Vec<i64>)]) -> Module {
+fn guest(data: &[u8], calls: &[(usize, Vec<i64>)]) -> MachineCode {
     let all: Vec<(&str, &str)> = OPEN.iter().chain(CLOSED).copied().collect();
     let mut text = String::from("(module ");
     for (index, (name, parameters)) in all.iter().enumerate() {
@@ -63,15 +62,15 @@ fn guest(data: &[u8], calls: &[(usize, Vec<i64>)]) -> Module {
         text.push_str("))");
     }
     text.push_str("(call $exit (local.get $code))))");
-    Module::new(engine().unwrap(), wat::parse_str(text).unwrap()).unwrap()
+    Compiler::Optimising.compile(&wat::parse_str(text).unwrap()).unwrap()
 }
 
 /// How a guest ends that answers nothing.
-fn ends(module: &Module) -> Death {
+fn ends(code: &MachineCode) -> Death {
     let node = Str::from_static("p");
     let limits = Limits { time: Some(Duration::from_millis(50)), ..Limits::default() };
     let setting = Setting { node: &node, schemas: Arc::new(MemoryRegistry::new()), network: None, limits };
-    let mut guest = Guest::start(module, &setting).unwrap();
+    let mut guest = Guest::start(code, &setting).unwrap();
     guest.ask(Request::Specify(Empty {})).unwrap_err()
 }
 
