@@ -22,9 +22,9 @@ use anabranch_process::log::{Log, Output};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::{Data, Position, Record};
-use anabranch_service::Service;
 use anabranch_service::lifecycle::PipelineOutcome;
 use anabranch_service::pipelines::Pipelines;
+use anabranch_service::{Service, StopSource};
 use anabranch_settings::{Layers, Settings};
 use async_trait::async_trait;
 
@@ -157,6 +157,7 @@ fn serve(directory: &str) -> ! {
         compile: options,
         log,
         once: true,
+        stops: StopSource::Signals,
         before_abort: None,
         on_listening: None,
         companion: None,

@@ -86,7 +86,7 @@ mod tests {
         let record = br#"{"operation":"create","payload":{"after":{"amount":7,"card":"4111111111111234"}}}"#;
         let record = Record::from_json(record).unwrap();
         let processor = processor(&kind(), settings).unwrap();
-        let after = process(&*processor, &record).map_err(|fault| fault.message())?;
+        let after = process(&processor, &record).map_err(|fault| fault.message())?;
         let mut text = Vec::new();
         write_data(&after[0].payload.after, &mut text).unwrap();
         Ok(String::from_utf8(text).unwrap())

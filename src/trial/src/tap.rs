@@ -8,7 +8,7 @@ use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, Wri
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
     AsyncOperator, BuiltAsync, BuiltInline, BuiltIsolate, ConfiguredOperator, Decision, Layer, Operator,
-    OperatorContext, Rows,
+    OperatorContext, Rows, arrange,
 };
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
@@ -114,17 +114,21 @@ impl<O: Operator + ?Sized> Operator for TracedOperator<O> {
         let mut records = before.clone();
         let mut decisions = Vec::new();
         self.operator.process(&mut Rows::new(&mut records, None, &mut decisions), context);
+        arrange(&mut decisions);
         let mut outcomes: Vec<Option<StepOutcome>> =
             records.iter().map(|record| outcome(record, &Decision::Keep)).collect();
+        for (at, decision) in &decisions {
+            if let (Some(noted), Some(record)) = (outcomes.get_mut(*at), records.get(*at)) {
+                *noted = outcome(record, decision);
+            }
+        }
         for ((_, row), record) in rows.iter_mut().zip(records) {
             *row = record;
         }
         for (at, decision) in decisions {
-            let Some(number) = numbers.get(at) else { continue };
-            if let (Some(noted), false) = (outcomes.get_mut(at), matches!(decision, Decision::Keep)) {
-                *noted = before.get(at).and_then(|record| outcome(record, &decision));
+            if let Some(number) = numbers.get(at) {
+                rows.decide(*number, decision);
             }
-            rows.decide(*number, decision);
         }
         for (before, outcome) in before.into_iter().zip(outcomes) {
             if let Some(outcome) = outcome {
