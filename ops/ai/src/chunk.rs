@@ -200,7 +200,7 @@ impl Operator for Chunk {
                     ]))
                 };
                 let list: Vec<Value> = chunks.iter().enumerate().map(item).collect();
-                self.output.set(&mut rest, list.into())?;
+                self.output.set(&mut rest, list)?;
                 *record = rest;
                 return Ok(Decision::Keep);
             }
@@ -209,7 +209,7 @@ impl Operator for Chunk {
                 return Ok(Decision::Split(Vec::new()));
             }
             // If the field can be set once, it can be set for every chunk.
-            self.output.set(&mut rest, "".into())?;
+            self.output.set(&mut rest, "")?;
             if chunks.len() <= Pieces::FEW {
                 let piece = |(index, range): (usize, &std::ops::Range<usize>)| {
                     piece(&self.output, &rest, [&source_key, &count], index, &text[range.clone()])
@@ -227,7 +227,7 @@ impl Operator for Chunk {
 /// Returns the record of a chunk: `rest` with the chunk's text in the output field.
 fn piece(output: &Reference, rest: &Record, [key, count]: [&Str; 2], index: usize, text: &str) -> Record {
     let mut piece = rest.clone();
-    let set = output.set(&mut piece, text.into());
+    let set = output.set(&mut piece, text);
     debug_assert!(set.is_ok(), "{set:?}");
     piece.metadata.insert(ID, id(key, index as u64, text));
     piece.metadata.insert(SOURCE_KEY, key.clone());
