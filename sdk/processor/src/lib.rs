@@ -63,11 +63,13 @@
 //!
 //! # Records
 //!
-//! Records, values and references are those of the service, from the crate `anabranch-record`: copies are cheap, and share
-//! their content until one of them changes it. Raw data are slices of the memory in which the host passed a batch; if a
-//! processor keeps a record for long, it calls [`Data::compact`]. Numbers travel as 64-bit floats between processors:
-//! those without fraction up to ±2⁵³ arrive as [`Value::Int`]. Bytes in fields and times arrive as text. Data with a
-//! schema keeps all types.
+//! Records, values and references are those of the service, from the crate `anabranch-record`. Copies are cheap: they share
+//! their content until one of them changes it. The position and raw data of a record are slices of the buffer in which
+//! the host passed the batch. A processor that keeps raw data for long calls [`Data::compact`], so that it does not keep
+//! the buffer.
+//!
+//! Numbers travel as 64-bit floats between processors: those without fraction up to ±2⁵³ arrive as [`Value::Int`]. Bytes
+//! in fields and times arrive as text. Data with a schema keeps all types.
 //!
 //! # Other hosts
 //!

@@ -43,8 +43,8 @@ const TEMPLATES: [(&str, &str); 4] = [
 
 macro_rules! sources {
     ($($file:literal),* $(,)?) => {
-        /// The sources of the SDK and of the crate of records that it uses, without their tests, by their paths in the
-        /// repository: the manifests find each other by them.
+        /// The sources of the SDK and of the crate of records that it uses, without their tests. Their paths are those in
+        /// the repository, because their manifests refer to each other by relative paths.
         const SOURCES: &[(&str, &str)] = &[$(($file, include_str!(concat!("../../../", $file)))),*];
     };
 }

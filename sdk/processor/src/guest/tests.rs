@@ -99,11 +99,60 @@ impl Processor for Echo {
     }
 }
 
+/// Returns the records of the batch before.
+#[derive(Default)]
+struct Late(Vec<Record>);
+
+impl Processor for Late {
+    type Parameters = ();
+
+    fn specification() -> Specification {
+        Specification::new("late", "v1.0.0", "")
+    }
+
+    fn configure((): ()) -> Result<Self, Error> {
+        Ok(Late::default())
+    }
+
+    fn process(&mut self, _: Record) -> Result<Output, Error> {
+        Ok(Output::Filtered)
+    }
+
+    fn process_batch(&mut self, records: Vec<Record>) -> Vec<Result<Output, Error>> {
+        let before = std::mem::replace(&mut self.0, records.clone());
+        let mut before = before.into_iter();
+        records.iter().map(|_| Ok(before.next().into())).collect()
+    }
+}
+
 fn serve(commands: Vec<Command>, ends: Option<HostError>) -> (Result<(), HostError>, Rc<RefCell<Seen>>) {
+    serve_with::<Echo>(commands, ends)
+}
+
+fn serve_with<P: Processor>(
+    commands: Vec<Command>,
+    ends: Option<HostError>,
+) -> (Result<(), HostError>, Rc<RefCell<Seen>>) {
     let seen = Rc::new(RefCell::default());
     stand_in::script(Script { commands, ends, seen: Rc::clone(&seen), parked: None });
-    let ended = Guest::new(&mut Configured::<Echo>::default()).serve();
+    let ended = Guest::new(&mut Configured::<P>::default()).serve();
     (ended, seen)
+}
+
+#[test]
+fn records_that_a_processor_keeps_do_not_change_with_the_next_command() {
+    let batches: Vec<Vec<Record>> =
+        ["a", "b", "c", "d"].map(|text| vec![Record::new(text.repeat(9)), Record::new([("text", text)])]).into();
+    let mut commands = vec![Command::Configure(BTreeMap::new())];
+    commands.extend(batches.iter().cloned().map(Command::Process));
+    let (ended, seen) = serve_with::<Late>(commands, None);
+    assert_eq!(ended, Ok(()));
+    for (response, before) in seen.borrow().responses[2..].iter().zip(&batches) {
+        let outputs = host_side::outputs(host_side::response(response).unwrap().1).unwrap();
+        let records: Vec<Record> = outputs.into_iter().flat_map(|output| output.unwrap().into_records()).collect();
+        assert_eq!(records, *before);
+    }
+    assert_eq!(seen.borrow().responses.len(), 5);
 }
 
 #[test]

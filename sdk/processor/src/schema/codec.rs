@@ -29,6 +29,10 @@ const SWITCHES: [(&str, &str); 4] = [
 /// Maximum number of cached schemas. Few are in use at a time, but a processor may run for years.
 const MOST_CACHED: usize = 256;
 
+/// Maximum capacity in bytes of the buffer for encoding that is kept: data that is rarely large would keep it for the rest
+/// of the processor's life.
+const LARGEST: usize = 64 << 10;
+
 /// Metadata keys of the schema of the key, and of the payload.
 const KEYS: [[Str; 2]; 2] =
     [[KEY_SCHEMA_SUBJECT, KEY_SCHEMA_VERSION], [PAYLOAD_SCHEMA_SUBJECT, PAYLOAD_SCHEMA_VERSION]];
@@ -208,6 +212,9 @@ impl Codec {
     ) -> Result<Option<[Option<Bytes>; 2]>, Error> {
         let avro = self.schema(Side::After, i, named)?;
         let mut encode = |map: &Object| {
+            if self.encoding.capacity() > LARGEST {
+                self.encoding = Vec::new();
+            }
             self.encoding.clear();
             avro.encode(map, &mut self.encoding).then(|| {
                 self.encoded.extend_from_slice(&self.encoding);
