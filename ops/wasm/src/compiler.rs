@@ -2,9 +2,7 @@
 
 use std::sync::OnceLock;
 
-use wasmtime::{Config, Engine, Linker, Module, OptLevel, RegallocAlgorithm};
-
-use crate::guest::{State, host_functions};
+use wasmtime::{Config, Engine, Module, OptLevel, RegallocAlgorithm};
 
 /// Largest stack of a guest in bytes. The optimised code of wasmtime's default limit of 512 KiB fits as baseline code,
 /// whose stack frames are larger.
@@ -31,21 +29,13 @@ impl Compiler {
     /// Returns the engine of this process that runs the code of this compiler. Interruption, limits of memory and stack,
     /// and the features of modules do not depend on the compiler.
     pub(crate) fn engine(self) -> Result<&'static Engine, String> {
-        self.environment().map(Linker::engine)
-    }
-
-    /// Returns the functions that the host offers to guests with code of this compiler.
-    pub(crate) fn environment(self) -> Result<&'static Linker<State>, String> {
-        static BASELINE: OnceLock<Result<Linker<State>, String>> = OnceLock::new();
-        static OPTIMISED: OnceLock<Result<Linker<State>, String>> = OnceLock::new();
+        static BASELINE: OnceLock<Result<Engine, String>> = OnceLock::new();
+        static OPTIMISED: OnceLock<Result<Engine, String>> = OnceLock::new();
         let made = match self {
             Compiler::Baseline => &BASELINE,
             Compiler::Optimising => &OPTIMISED,
         };
-        let make = || {
-            let engine = Engine::new(&self.configuration()).map_err(|error| format!("{error:#}"))?;
-            host_functions(&engine)
-        };
+        let make = || Engine::new(&self.configuration()).map_err(|error| format!("{error:#}"));
         made.get_or_init(make).as_ref().map_err(Clone::clone)
     }
 

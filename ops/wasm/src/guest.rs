@@ -3,9 +3,9 @@
 mod calls;
 mod wasi;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use bytes::Bytes;
 use prost::Message as _;
-use wasmtime::{Engine, Linker, Memory, Store, Trap, UpdateDeadline};
+use wasmtime::{Linker, Memory, Store, Trap, UpdateDeadline};
 
 use crate::budget::Budget;
 use crate::codes;
@@ -260,11 +260,20 @@ impl Drop for Guest {
     }
 }
 
-/// Returns the functions that the host offers to guests of an engine.
-pub(crate) fn host_functions(engine: &Engine) -> Result<Linker<State>, String> {
-    let mut linker = Linker::new(engine);
-    calls::define(&mut linker).and_then(|()| wasi::define(&mut linker)).map_err(|error| format!("{error:#}"))?;
-    Ok(linker)
+/// Returns the functions that the host offers to guests with code of this compiler.
+fn linker(compiler: Compiler) -> Result<&'static Linker<State>, String> {
+    static BASELINE: OnceLock<Result<Linker<State>, String>> = OnceLock::new();
+    static OPTIMISED: OnceLock<Result<Linker<State>, String>> = OnceLock::new();
+    let made = match compiler {
+        Compiler::Baseline => &BASELINE,
+        Compiler::Optimising => &OPTIMISED,
+    };
+    let make = || {
+        let mut linker = Linker::new(compiler.engine()?);
+        calls::define(&mut linker).and_then(|()| wasi::define(&mut linker)).map_err(|error| format!("{error:#}"))?;
+        Ok(linker)
+    };
+    made.get_or_init(make).as_ref().map_err(Clone::clone)
 }
 
 /// Appends further messages to a text.
@@ -276,7 +285,7 @@ fn with(text: String, more: impl IntoIterator<Item = String>) -> String {
 fn live(code: &MachineCode, state: State) {
     let replies = state.replies.clone();
     let unstartable = |text| Gone { death: Death::Unstartable(text), took_command: false };
-    let (linker, mut store) = match code.compiler.environment() {
+    let (linker, mut store) = match linker(code.compiler) {
         Ok(linker) => (linker, Store::new(linker.engine(), state)),
         Err(error) => {
             let _ = replies.send(Err(unstartable(error)));

@@ -124,7 +124,14 @@ impl ModuleFile {
     pub(crate) fn code_to_run(self: &Arc<Self>) -> Result<MachineCode, CodeError> {
         let code = self.code(&|compiling| self.log(compiling))?;
         if code.compiler == Compiler::Baseline && !self.requested.swap(true, Ordering::Relaxed) {
-            optimiser::request(self);
+            let module = Arc::downgrade(self);
+            let optimise = move || {
+                let Some(module) = module.upgrade() else { return };
+                if let Err(error) = module.optimise() {
+                    tracing::warn!("{} is not optimised: {error}", module.path.display());
+                }
+            };
+            optimiser::request(self.path.display().to_string(), Box::new(optimise));
         }
         Ok(code)
     }

@@ -1,58 +1,46 @@
 //! The thread that compiles optimised code, one module at a time, while pipelines run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 
 use tracing::Dispatch;
-
-use crate::module::ModuleFile;
 
 /// Lowest priority that a thread can have.
 #[cfg(target_os = "linux")]
 const LOWEST: i32 = 19;
 
-/// A module that needs optimised code, and the log of those who requested it.
-struct Request {
-    module: Weak<ModuleFile>,
-    log: Dispatch,
-}
+/// Work of the thread.
+type Work = Box<dyn FnOnce() + Send>;
 
-/// Requests optimised code of a module, and returns at once. If the process ends first, the code is requested again by
-/// the next process that runs the module.
-pub(crate) fn request(module: &Arc<ModuleFile>) {
-    static REQUESTS: OnceLock<Option<Sender<Request>>> = OnceLock::new();
-    let requests = REQUESTS.get_or_init(|| {
+/// Requests work from the thread, and returns at once. If the process ends first, the work is not completed. The work
+/// logs to the log of the caller. `name` is the module in the log.
+pub(crate) fn request(name: String, work: Work) {
+    static REQUESTS: OnceLock<Option<Sender<(String, Work, Dispatch)>>> = OnceLock::new();
+    let start = || {
         let (requests, inbox) = mpsc::channel();
         // The thread is not joined: nothing that it does has to be completed.
         let started = thread::Builder::new().name("wasm compiler".to_owned()).spawn(move || serve(&inbox));
-        started
-            .inspect_err(|error| tracing::warn!("processors are not optimised: cannot start a thread: {error}"))
-            .ok()?;
-        Some(requests)
-    });
-    let request = Request { module: Arc::downgrade(module), log: tracing::dispatcher::get_default(Clone::clone) };
-    if let Some(requests) = requests {
+        let log = |error: &_| tracing::warn!("processors are not optimised: cannot start a thread: {error}");
+        started.inspect_err(log).ok().map(|_| requests)
+    };
+    if let Some(requests) = REQUESTS.get_or_init(start) {
         // The thread ends with the process.
-        let _ = requests.send(request);
+        let _ = requests.send((name, work, tracing::dispatcher::get_default(Clone::clone)));
     }
 }
 
-fn serve(inbox: &Receiver<Request>) {
+fn serve(inbox: &Receiver<(String, Work, Dispatch)>) {
     // On Linux the priority is that of the thread, elsewhere it is that of the process. If it cannot be changed, the
     // thread still takes one CPU at most.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::setpriority_process(None, LOWEST);
-    for Request { module, log } in inbox {
-        let Some(module) = module.upgrade() else { continue };
-        let path = module.path().display();
+    for (name, work, log) in inbox {
         tracing::dispatcher::with_default(&log, || {
             // The compiler can panic: the module then keeps its baseline code.
-            match catch_unwind(AssertUnwindSafe(|| module.optimise())) {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::warn!("{path} is not optimised: {error}"),
-                Err(_) => tracing::warn!("{path} is not optimised: the compiler panicked"),
+            if catch_unwind(AssertUnwindSafe(work)).is_err() {
+                tracing::warn!("{name} is not optimised: the compiler panicked");
             }
         });
     }
