@@ -9,8 +9,8 @@ use anabranch_plugin::operator::{BuiltOperator, ConfiguredOperator, Decision, Op
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::state::{DiscardingState, ResultCache, ResultKey, StoreError};
 use anabranch_plugin::testing;
+pub(crate) use anabranch_plugin::testing::json::{record, text};
 use anabranch_record::Record;
-use anabranch_record::json::write_record;
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -86,16 +86,4 @@ pub(crate) async fn waiting(
         other => panic!("{other:?}"),
     };
     verdicts.into_iter().map(result).collect()
-}
-
-/// Parses a record from JSON text.
-pub(crate) fn record(json: &str) -> Record {
-    Record::from_json(json.as_bytes()).unwrap()
-}
-
-/// Returns the JSON text of a record.
-pub(crate) fn text(record: &Record) -> String {
-    let mut out = Vec::new();
-    write_record(record, &mut out).unwrap();
-    String::from_utf8(out).unwrap()
 }
