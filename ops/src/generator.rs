@@ -31,6 +31,7 @@ use anabranch_record::{Change, Data, Operation, Position, Record};
 
 use crate::arena::Arena;
 use crate::codes;
+use crate::unacknowledged::Unacknowledged;
 use field::{Field, pick};
 use pace::{Due, Pace};
 use settings::{Format, Options, Settings};
@@ -132,7 +133,7 @@ impl Source for ConfiguredGenerator {
             arena: Arena::default(),
             text: Vec::new(),
         };
-        Ok((Box::new(reader), Box::new(Forgetful)))
+        Ok((Box::new(reader), Box::new(Unacknowledged)))
     }
 }
 
@@ -315,16 +316,6 @@ fn scatter(number: u64) -> u64 {
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
-}
-
-/// Acknowledges nothing: generated records are not stored anywhere.
-struct Forgetful;
-
-#[async_trait]
-impl Acker for Forgetful {
-    async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

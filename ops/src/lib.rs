@@ -19,6 +19,7 @@ pub mod split;
 pub mod store;
 #[cfg(test)]
 mod testing;
+mod unacknowledged;
 pub mod unwrap;
 
 use anabranch_plugin::registry::Registry;

@@ -9,7 +9,7 @@ use anabranch_plugin::operator::{Configured, Decision, OperatorKind, Signature};
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::testing::configured::Opened;
 pub(crate) use anabranch_plugin::testing::host;
-use anabranch_record::json::write_record;
+pub(crate) use anabranch_plugin::testing::json::{record, text};
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Operation, Position, Record};
@@ -55,18 +55,6 @@ pub(crate) fn outcome(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], j
         }
         (_, other) => panic!("{other:?}"),
     }
-}
-
-/// Parses a record from JSON text.
-pub(crate) fn record(json: &str) -> Record {
-    Record::from_json(json.as_bytes()).unwrap()
-}
-
-/// Returns the JSON text of a record.
-pub(crate) fn text(record: &Record) -> String {
-    let mut out = Vec::new();
-    write_record(record, &mut out).unwrap();
-    String::from_utf8(out).unwrap()
 }
 
 /// Checks that a failed record is unchanged, that pieces keep its position, and that no record makes the processor

@@ -59,7 +59,8 @@ pub fn get(address: SocketAddr, path: &str) -> Answer {
     ask(address, "GET", path, "", "")
 }
 
-fn workspace() -> Workspace {
+/// A workspace with a pipeline from a file of one line to a file.
+pub fn workspace() -> Workspace {
     let workspace = Workspace::new();
     workspace.write("in.txt", "one\n");
     workspace.write("pipelines/p.yaml", file_to_file("p", ""));

@@ -3,14 +3,8 @@
 use anabranch_ops_http::testing::{Reply, Server};
 use serde_json::Value;
 
+use crate::api::workspace;
 use crate::process::{Workspace, file_to_file};
-
-fn workspace() -> Workspace {
-    let workspace = Workspace::new();
-    workspace.write("in.txt", "one\n");
-    workspace.write("pipelines/p.yaml", file_to_file("p", ""));
-    workspace
-}
 
 /// Status and message of a check.
 #[track_caller]

@@ -46,6 +46,18 @@ fn delivered(workspace: &Workspace) -> usize {
     workspace.lines("out.ndjson").len()
 }
 
+/// Checks that a service that has taken over delivers a line that is added, once, and ends.
+#[track_caller]
+fn delivers_next(workspace: &Workspace, mut service: Process, address: SocketAddr) {
+    let before = delivered(workspace);
+    service.wait_until("readiness", || get(address, "/readyz").status == 200);
+    workspace.append("in.txt", "one more\n");
+    service.wait_until("the line", || delivered(workspace) > before);
+    service.signal("TERM");
+    service.finish().expect_code(0);
+    assert_eq!(delivered(workspace), before + 1, "a line came twice");
+}
+
 /// Waits until the positions of all that was delivered are stored: what a service delivers and does not store comes twice.
 #[track_caller]
 fn until_stored(service: &mut Process, address: SocketAddr) {
@@ -76,12 +88,8 @@ fn one_after_the_other(database: &[String]) {
     first.wait_until("one more line", || delivered(&workspace) == 101);
     first.signal("TERM");
     first.finish().expect_code(0);
-    next.wait_until("readiness", || get(address, "/readyz").status == 200);
-    workspace.append("in.txt", "the last\n");
-    next.wait_until("the last line", || delivered(&workspace) == 102);
-    next.signal("TERM");
-    next.finish().expect_code(0);
-    assert_eq!(workspace.lines("out.ndjson").len(), 102, "a line came twice");
+    delivers_next(&workspace, next, address);
+    assert_eq!(delivered(&workspace), 102, "a line came twice");
 }
 
 /// Both are to serve the same address: the second one says why its probes are not answered, and serves it later.
@@ -141,11 +149,7 @@ fn a_service_that_was_killed_is_followed_and_commands_do_not_write_beside_one() 
     first.finish();
     let mut next = workspace.start(&second(&database, "300s"));
     let address = next.address();
-    next.wait_until("readiness", || get(address, "/readyz").status == 200);
-    workspace.append("in.txt", "one more\n");
-    next.wait_until("one more line", || delivered(&workspace) == 101);
-    next.signal("TERM");
-    next.finish().expect_code(0);
+    delivers_next(&workspace, next, address);
 }
 
 /// The session that shows who owns the store ends: with nobody waiting the service goes on, otherwise the next takes the
@@ -182,12 +186,8 @@ fn an_owner_that_loses_its_session_is_followed_by_one_service_at_most() {
     });
     let text = first.finish().expect_code(3).both();
     assert!(text.contains(&format!("was taken by process {}", next.id())), "{text}");
-    next.wait_until("readiness", || get(address, "/readyz").status == 200);
-    workspace.append("in.txt", "the last\n");
-    next.wait_until("the last line", || delivered(&workspace) == 102);
-    next.signal("TERM");
-    next.finish().expect_code(0);
-    assert_eq!(workspace.lines("out.ndjson").len(), 102, "a line came twice");
+    delivers_next(&workspace, next, address);
+    assert_eq!(delivered(&workspace), 102, "a line came twice");
 }
 
 #[test]
@@ -219,11 +219,7 @@ fn a_start_waits_for_a_server_that_is_away_and_a_running_service_still_lists() {
         assert!(refused.contains("state store"), "{refused}");
     }
     server.resume();
-    service.wait_until("readiness", || get(address, "/readyz").status == 200);
-    workspace.append("in.txt", "one more\n");
-    service.wait_until("one more line", || delivered(&workspace) == 101);
-    service.signal("TERM");
-    service.finish().expect_code(0);
+    delivers_next(&workspace, service, address);
 }
 
 /// Before the service has read its pipelines, the answer would be that there are none.

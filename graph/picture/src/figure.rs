@@ -1,6 +1,6 @@
 //! A picture with positions for all its parts, for the drawing formats.
 
-use super::layout::{Link, Point, Rect, Size, layout};
+use super::layout::{Link, Point, Rect, Route, Size, layout};
 use super::typeface::Face;
 use super::{DEAD_LETTER, Line, Picture, Shape, one_line};
 use anabranch_graph::plan::graph::Port;
@@ -190,15 +190,7 @@ impl Figure {
         };
         let links: Vec<Link> = ways.iter().zip(&labels).map(link).collect();
         let drawn = layout(&sizes, &links);
-        let arrows = ways.into_iter().zip(labels).zip(drawn.routes).map(|((line, label), route)| Arrow {
-            from: line.from,
-            to: line.to,
-            port: line.port,
-            cut: line.cut.is_some(),
-            pieces: route.pieces,
-            label: route.label.zip(label.map(|(_, texts)| texts)),
-        });
-        let arrows = arrows.collect();
+        let arrows = routed(ways, labels, drawn.routes).collect();
         let cards = drafts.into_iter().flatten().zip(drawn.boxes).map(|(draft, rect)| draft.at(rect, picture));
         Figure { size: drawn.size, cards: cards.collect(), frames: Vec::new(), arrows }
     }
@@ -277,16 +269,25 @@ impl Figure {
                 label,
             });
         }
-        arrows.extend(between.into_iter().zip(labels).zip(drawn.routes).map(|((line, label), route)| Arrow {
-            from: line.from,
-            to: line.to,
-            port: line.port,
-            cut: line.cut.is_some(),
-            pieces: route.pieces,
-            label: route.label.zip(label.map(|(_, texts)| texts)),
-        }));
+        arrows.extend(routed(between, labels, drawn.routes));
         Figure { size: drawn.size, cards, frames, arrows }
     }
+}
+
+/// Returns the arrows of lines along the routes that the layout chose.
+fn routed(
+    lines: Vec<&Line>,
+    labels: Vec<Option<(Size, Vec<Text>)>>,
+    routes: Vec<Route>,
+) -> impl Iterator<Item = Arrow> {
+    lines.into_iter().zip(labels).zip(routes).map(|((line, label), route)| Arrow {
+        from: line.from,
+        to: line.to,
+        port: line.port,
+        cut: line.cut.is_some(),
+        pieces: route.pieces,
+        label: route.label.zip(label.map(|(_, texts)| texts)),
+    })
 }
 
 impl Draft {

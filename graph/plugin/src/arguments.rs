@@ -1,14 +1,22 @@
 //! Settings of a plugin, checked against its specification: typed, with defaults.
 
+mod template;
+mod typed;
+mod units;
+mod unknown;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use anabranch_record::code::Code;
-use anabranch_record::near::{did_you_mean, slip};
-use anabranch_record::reference::{Reference, ReferenceError};
+use anabranch_record::near::slip;
 use anabranch_record::text::Str;
-use anabranch_template::{MissingKey, Template, TemplateError};
+
+pub(crate) use template::invalid_template;
+pub use template::not_compiled;
+pub use typed::Typed;
+pub(crate) use typed::{Checked, type_check};
+pub use units::{parse_bool, parse_bytes, parse_duration};
+use unknown::{not_given, unknown, unnamed};
 
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -16,7 +24,7 @@ use crate::secret::MASKED_FROM;
 use crate::secret::expressions;
 use crate::secret::{literal_defaults, password, without_defaults, without_passwords};
 use crate::settings::Settings;
-use crate::specification::{Parameter, ParameterKind, Specification, Validation};
+use crate::specification::{ParameterKind, Specification};
 use crate::written::Written;
 
 /// The values of a plugin's parameters. Only [`Arguments::parse`] creates it, so every value has passed the
@@ -27,59 +35,6 @@ pub struct Arguments {
     /// Names of settings with a blank value; `values` may contain their defaults.
     blank: BTreeSet<Str>,
     span: Span,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Checked {
-    written: Written,
-    secret: bool,
-    is_default: bool,
-    typed: Typed,
-}
-
-impl Checked {
-    pub(crate) fn into_value(self) -> Typed {
-        self.typed
-    }
-}
-
-/// A value of the kind of its parameter.
-#[derive(Clone, Debug)]
-pub enum Typed {
-    /// Of [`ParameterKind::Text`] or [`ParameterKind::File`]: the text itself.
-    Text,
-    /// Of [`ParameterKind::Int`].
-    Int(i64),
-    /// Of [`ParameterKind::Float`], finite.
-    Float(f64),
-    /// Of [`ParameterKind::Bool`].
-    Bool(bool),
-    /// Of [`ParameterKind::Duration`].
-    Duration(Duration),
-    /// Of [`ParameterKind::Bytes`].
-    Bytes(u64),
-    /// Of [`ParameterKind::List`], without white space around the items.
-    List(Vec<Str>),
-    /// Of [`ParameterKind::Reference`].
-    Reference(Reference),
-    /// Of [`ParameterKind::Template`].
-    Template(Template),
-}
-
-impl Typed {
-    fn is_of(&self, kind: ParameterKind) -> bool {
-        match self {
-            Typed::Text => matches!(kind, ParameterKind::Text | ParameterKind::File),
-            Typed::Int(_) => kind == ParameterKind::Int,
-            Typed::Float(_) => kind == ParameterKind::Float,
-            Typed::Bool(_) => kind == ParameterKind::Bool,
-            Typed::Duration(_) => kind == ParameterKind::Duration,
-            Typed::Bytes(_) => kind == ParameterKind::Bytes,
-            Typed::List(_) => kind == ParameterKind::List,
-            Typed::Reference(_) => kind == ParameterKind::Reference,
-            Typed::Template(_) => kind == ParameterKind::Template,
-        }
-    }
 }
 
 impl Arguments {
@@ -284,337 +239,10 @@ pub(crate) fn pointer(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Reports a single text instead of a map of settings. It stands for the only required parameter, if there is exactly
-/// one.
-fn unnamed<'a>(specification: &'a Specification, written: &Written) -> (Diagnostic, Option<&'a str>) {
-    let finding = Diagnostic::error(codes::CONFIG_TYPE, "\"settings\" must be a map of fields, not a single value")
-        .with_span(written.span());
-    let mut required = specification.parameters.iter().filter(|parameter| parameter.is_required());
-    let parameter = match (required.next(), required.next()) {
-        (Some(parameter), None) => parameter,
-        _ => {
-            let first = specification.parameters.first().map_or("name", |parameter| parameter.name.as_str());
-            return (
-                finding.with_hint(format!(
-                    "write settings as names with values, for example `settings: {{ {first}: … }}`"
-                )),
-                None,
-            );
-        }
-    };
-    let becomes = format!("{{ {}: {} }}", parameter.name, written.written());
-    let plain = !written.written().contains(['{', '}', '[', ']', ',', '#', '\'', '"', '\n']);
-    let finding = finding.with_hint(format!("write `settings: {becomes}`"));
-    let finding = match plain {
-        true => finding.with_fix(written.span(), written.written().as_str(), becomes),
-        false => finding,
-    };
-    (finding, Some(parameter.name.as_str()))
-}
-
-/// Returns the corresponding word for a type or format with another name in other systems.
-fn elsewhere(word: &str) -> Option<&'static str> {
-    match word.to_ascii_lowercase().as_str() {
-        "integer" | "long" | "bigint" | "int32" | "int64" => Some("int"),
-        "boolean" => Some("bool"),
-        "number" | "double" | "decimal" | "float32" | "float64" | "real" => Some("float"),
-        "text" | "str" | "varchar" => Some("string"),
-        "timestamp" | "datetime" | "date" => Some("time"),
-        "json" => Some("recfmt/json"),
-        "raw" => Some("recfmt/raw"),
-        _ => None,
-    }
-}
-
-/// Returns the first of several texts with the same last part: `recfmt/json` for `raw/json`.
-fn of_the_same_end<'a>(text: &str, texts: &'a [Str]) -> Option<&'a str> {
-    let (_, end) = text.rsplit_once('/')?;
-    texts.iter().map(Str::as_str).find(|other| other.rsplit_once('/').is_some_and(|(_, other)| other == end))
-}
-
-/// Fields of processors and dead-letter queues that look like settings of their plugins.
-const BESIDE_THE_PLUGIN: [&str; 5] = ["workers", "condition", "processors", "window-size", "window-nack-threshold"];
-
-fn unknown(specification: &Specification, name: &str, span: Span) -> Diagnostic {
-    let names = || specification.parameters.iter().map(|p| p.name.as_str());
-    let finding =
-        Diagnostic::error(codes::SETTINGS_UNKNOWN, format!("{} has no parameter {name:?}", specification.name))
-            .with_span(span);
-    if let Some(above) = BESIDE_THE_PLUGIN.iter().find(|above| **above == name) {
-        return finding.with_hint(format!("write {above:?} next to \"plugin\", not in \"settings\""));
-    }
-    match did_you_mean(name, names()) {
-        Some(near) => finding.with_hint(format!("did you mean {near:?}?")),
-        None if specification.parameters.is_empty() => {
-            finding.with_hint(format!("{} has no parameters", specification.name))
-        }
-        None => finding.with_hint(format!("its parameters: {}", names().collect::<Vec<_>>().join(", "))),
-    }
-}
-
-pub(crate) fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Checked, Diagnostics> {
-    let span = written.span();
-    // The text in the file, never the value of a variable.
-    let shown = || {
-        if parameter.is_secret(name) || written.is_substituted() {
-            format!("the value of {name:?}")
-        } else {
-            format!("{:?}", written.value())
-        }
-    };
-    let invalid = |what: String| Diagnostics::from(Diagnostic::error(codes::SETTINGS_INVALID, what).with_span(span));
-    let text = written.value().trim();
-    let not_a = |what: &str| invalid(format!("{name}: {} is not {what}", shown()));
-    let typed = match parameter.kind {
-        ParameterKind::File if written.value().contains('\n') => {
-            let hint = "a block (`|` or `>`) ends with a line feed: write the path on the line of the setting's name";
-            let finding = Diagnostic::error(codes::SETTINGS_INVALID, format!("{name}: the path contains a line feed"));
-            return Err(finding.with_span(span).with_hint(hint).into());
-        }
-        ParameterKind::Text | ParameterKind::File => Typed::Text,
-        ParameterKind::Int => Typed::Int(text.parse().map_err(|_| not_a("an integer"))?),
-        ParameterKind::Float => {
-            Typed::Float(text.parse().ok().filter(|v: &f64| v.is_finite()).ok_or_else(|| not_a("a number"))?)
-        }
-        ParameterKind::Bool => Typed::Bool(parse_bool(text).ok_or_else(|| not_a("a boolean (true or false)"))?),
-        ParameterKind::Duration => {
-            Typed::Duration(parse_duration(text).ok_or_else(|| not_a("a duration (for example 100ms, 5s or 1h30m)"))?)
-        }
-        ParameterKind::Bytes => {
-            Typed::Bytes(parse_bytes(text).ok_or_else(|| not_a("a size (for example 1000, 64KiB or 8MB)"))?)
-        }
-        ParameterKind::List => Typed::List(written.value().split(',').map(|item| Str::from(item.trim())).collect()),
-        ParameterKind::Reference => {
-            Typed::Reference(Reference::parse(text).map_err(|e| invalid_reference(name, &written, &e))?)
-        }
-        ParameterKind::Template => Typed::Template(
-            Template::parse(written.value(), MissingKey::NoValue).map_err(|e| invalid_template(name, &written, e))?,
-        ),
-    };
-    let number = match &typed {
-        Typed::Int(v) => Some(*v as f64),
-        Typed::Float(v) => Some(*v),
-        Typed::Bytes(v) => Some(*v as f64),
-        Typed::Duration(v) => Some(v.as_secs_f64()),
-        _ => None,
-    };
-    let items: &[Str] = match &typed {
-        Typed::List(items) => items,
-        _ => std::slice::from_ref(written.value()),
-    };
-    let list = |texts: &[Str]| texts.iter().map(Str::as_str).collect::<Vec<_>>().join(", ");
-    for validation in &parameter.validations {
-        match validation {
-            Validation::Required => {}
-            Validation::GreaterThan(bound) if number.is_some_and(|v| v <= *bound) => {
-                let least = match parameter.kind {
-                    ParameterKind::Int | ParameterKind::Bytes => format!("at least {}", bound + 1.0),
-                    _ => format!("greater than {bound}"),
-                };
-                return Err(invalid(format!("{name}: {} must be {least}", shown())));
-            }
-            Validation::LessThan(bound) if number.is_some_and(|v| v >= *bound) => {
-                let most = match parameter.kind {
-                    ParameterKind::Int | ParameterKind::Bytes => format!("at most {}", bound - 1.0),
-                    _ => format!("less than {bound}"),
-                };
-                return Err(invalid(format!("{name}: {} must be {most}", shown())));
-            }
-            Validation::OneOf(texts) => {
-                if let Some(bad) = items.iter().find(|item| !texts.contains(item)) {
-                    let finding = Diagnostic::error(
-                        codes::SETTINGS_INVALID,
-                        format!("{name}: {} is not one of {}", shown(), list(texts)),
-                    )
-                    .with_span(span);
-                    let meant = elsewhere(bad).filter(|meant| texts.iter().any(|text| text == meant));
-                    let finding = match meant {
-                        _ if parameter.is_secret(name) || written.is_substituted() => finding,
-                        Some(meant) => finding.with_fix(span, bad.as_str(), meant),
-                        None => finding.with_slip(span, bad, texts.iter().map(Str::as_str)),
-                    };
-                    let longer = || {
-                        let mut longer = texts.iter().map(Str::as_str).filter(|text| {
-                            text.strip_prefix(bad.as_str()).is_some_and(|rest| rest.starts_with(['-', '_', '/']))
-                        });
-                        longer.next().filter(|_| longer.next().is_none())
-                    };
-                    let near = meant.or_else(longer);
-                    let near = near.or_else(|| did_you_mean(bad, texts.iter().map(Str::as_str)));
-                    return Err(match near.or_else(|| of_the_same_end(bad, texts)) {
-                        Some(near) => finding.with_hint(format!("did you mean {near:?}?")),
-                        None => finding,
-                    }
-                    .into());
-                }
-            }
-            Validation::NotOneOf(texts) if items.iter().any(|item| texts.contains(item)) => {
-                return Err(invalid(format!("{name}: {} must not be one of {}", shown(), list(texts))));
-            }
-            Validation::Matches(pattern)
-                if regex::Regex::new(pattern).is_ok_and(|regex| !regex.is_match(written.value())) =>
-            {
-                return Err(invalid(format!("{name}: {} does not match {pattern}", shown())));
-            }
-            Validation::Within(roots) => {
-                let Typed::Reference(reference) = &typed else { continue };
-                let inside = |root: &Str| {
-                    reference
-                        .as_str()
-                        .strip_prefix(root.as_str())
-                        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-                };
-                if !roots.iter().any(inside) {
-                    return Err(invalid(format!("{name}: {} must refer to {}", shown(), list(roots))));
-                }
-            }
-            _ => {}
-        }
-    }
-    let secret = parameter.is_secret(name);
-    Ok(Checked { written, secret, is_default: false, typed })
-}
-
-/// The message quotes the text, so it is replaced by a general one if the text contains substituted values.
-fn invalid_reference(name: &Str, written: &Written, error: &ReferenceError) -> Diagnostic {
-    const CODE: Code = codes::SETTINGS_INVALID_REFERENCE;
-    if written.is_substituted() {
-        return Diagnostic::error(CODE, format!("{name}: the value of {name:?} is not a reference"))
-            .with_span(written.span())
-            .with_hint("write a reference, for example .Payload.After.name, .Key or .Metadata[\"a.b\"]");
-    }
-    let finding = Diagnostic::error(CODE, format!("{name}: {error}")).with_span(written.span());
-    let finding = match error.meant() {
-        Some(meant) => finding.with_fix(written.span(), written.value().trim(), meant),
-        None => finding,
-    };
-    match error.hint() {
-        Some(hint) => finding.with_hint(hint),
-        None => finding,
-    }
-}
-
-pub(crate) fn invalid_template(name: &Str, written: &Written, error: TemplateError) -> Diagnostic {
-    let again = |text: &str| Template::parse(text, MissingKey::NoValue).err();
-    not_compiled(codes::SETTINGS_INVALID_TEMPLATE, written, error, again, |error| match error {
-        Some(message) => format!("{name}: {message}"),
-        None => format!("{name}: the template does not compile once its variables are replaced"),
-    })
-}
-
-/// Replaces each variable in a template by a number, and returns the first variable in an action that is not quoted.
-fn without_variables(written: &str) -> (String, Option<&str>) {
-    let mut text = String::with_capacity(written.len());
-    let (mut from, mut bare) = (0, None);
-    for at in crate::secret::expressions(written) {
-        let (before, after) = (&written[..at.start], &written[at.end..]);
-        let is_apart = before.ends_with([' ', '(']) && after.starts_with([' ', ')', '}', '|']);
-        let inside = before.rfind("{{").is_some_and(|open| !before[open..].contains("}}"));
-        text.push_str(&written[from..at.start]);
-        text.push('0');
-        from = at.end;
-        if is_apart && inside {
-            bare = bare.or(Some(&written[at]));
-        }
-    }
-    text.push_str(&written[from..]);
-    (text, bare)
-}
-
-/// Reports a text that does not compile, at the place of the error. The message of the error quotes parts of the text.
-/// If the text contains substituted values, the message of `again` is used instead, which compiles the text without
-/// them; if that succeeds, `message` receives `None`.
-pub fn not_compiled(
-    code: Code,
-    written: &Written,
-    error: TemplateError,
-    again: impl FnOnce(&str) -> Option<TemplateError>,
-    message: impl FnOnce(Option<&str>) -> String,
-) -> Diagnostic {
-    let place = written.place(error.offset, error.len);
-    let correction = error.correction.clone();
-    let (plain, bare) = without_variables(written.written());
-    let error = if written.is_substituted() { again(&plain) } else { Some(error) };
-    let hint = match (&error, bare) {
-        (Some(error), _) => error.hint.clone(),
-        (None, Some(bare)) => Some(format!("write a text in quotes: \"{bare}\"")),
-        (None, None) => Some("check whether the value of a variable contains quotes or braces".to_owned()),
-    };
-    let message = message(error.as_ref().map(|error| error.message.as_str()));
-    let finding = Diagnostic::error(code, message).with_span(place);
-    let finding = match correction {
-        Some((at, becomes)) => written.corrected(finding, at.start, at.len(), &becomes),
-        None => finding,
-    };
-    match hint {
-        Some(hint) => finding.with_hint(hint),
-        None => finding,
-    }
-}
-
-/// Parses a boolean like Go's `strconv.ParseBool`.
-pub fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
-        _ => None,
-    }
-}
-
-/// Parses a duration like Go's `time.ParseDuration`, without negative durations: `1h2m3.5s`, `100ms`, `0`.
-pub fn parse_duration(text: &str) -> Option<Duration> {
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    if rest == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut nanos = 0f64;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|n| *n > 0)?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        nanos += number
-            * match &rest[..unit] {
-                "ns" => 1.0,
-                "us" | "µs" | "μs" => 1e3,
-                "ms" => 1e6,
-                "s" => 1e9,
-                "m" => 60e9,
-                "h" => 3600e9,
-                _ => return None,
-            };
-        rest = &rest[unit..];
-    }
-    (!text.is_empty() && nanos <= i64::MAX as f64).then(|| Duration::from_nanos(nanos.round() as u64))
-}
-
-/// Parses a number of bytes with an optional unit: `1000`, `64KiB`, `8MB`.
-pub fn parse_bytes(text: &str) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().ok()?;
-    let unit: u64 = match text[digits..].trim() {
-        "" | "B" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        "KB" | "kB" => 1_000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        _ => return None,
-    };
-    number.checked_mul(unit)
-}
-
-/// Returns the parameters that are not set, as candidates for the intended name of an unknown setting.
-fn not_given<'a>(specification: &'a Specification, settings: &Settings) -> Vec<&'a str> {
-    let given: BTreeSet<&str> = settings.entries.iter().map(|setting| setting.name.value.trim()).collect();
-    let names = specification.parameters.iter().map(|parameter| parameter.name.as_str());
-    names.filter(|name| !name.contains('*') && !given.contains(name)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::specification::{Parameter, Validation};
 
     fn specification() -> Specification {
         Specification::builtin("demo", "For tests.")
@@ -723,17 +351,5 @@ mod tests {
             let masked = arguments.secrets().any(|secret| secret.contains("hunter33"));
             assert_eq!(masked, shown.contains("***"), "{name}: {written}");
         }
-    }
-
-    #[test]
-    fn durations_and_sizes_are_read_as_go_reads_them() {
-        assert_eq!(parse_duration("1h2m3.5s"), Some(Duration::from_millis(3_723_500)));
-        assert_eq!(parse_duration("100ms"), Some(Duration::from_millis(100)));
-        assert_eq!(parse_duration("0"), Some(Duration::ZERO));
-        for bad in ["", "5", "s", "1x", "1.2.3s", "-1s"] {
-            assert_eq!(parse_duration(bad), None, "{bad}");
-        }
-        assert_eq!(parse_bytes("64MiB"), Some(64 << 20));
-        assert_eq!(parse_bytes("12x"), None);
     }
 }

@@ -9,32 +9,32 @@
 //! [`Flow::forget`], which disables all findings after it.
 
 mod assembled;
+mod change;
 mod content;
 mod display;
 mod look;
 mod observed;
 mod record;
+mod remark;
 mod shape;
 mod template;
 mod texts;
 mod uses;
 mod walk;
 
-use std::ops::Range;
-
-use anabranch_record::access::Access as Writes;
 use anabranch_record::code::Code;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::reference::{Reference, Side, Target};
 use anabranch_record::text::Str;
 
 use crate::codes;
-use crate::diagnostic::{Severity, Span};
+use crate::diagnostic::Severity;
 
 pub use assembled::may_be_json;
 pub use content::OWN_KEY;
 pub use look::{Look, Named};
 pub use record::{Keys, Operations, Pieces, RecordShape};
+pub use remark::{Part, Place, Remark};
 pub use shape::{Content, Field, Fields, Form, Kinds, Shape, Since, Type};
 pub use texts::Texts;
 pub use uses::Uses;
@@ -56,80 +56,6 @@ pub struct Flow {
     pub substituted: bool,
     /// True if the node is not applied to every record: it has a condition, or stands in a branch.
     pub guarded: bool,
-}
-
-/// The place of a remark in a node's configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The part of the configuration.
-    pub part: Part,
-    /// A range of bytes in the part; `None` means the whole part.
-    pub range: Option<Range<usize>>,
-}
-
-/// A part of a node's configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The node as a whole.
-    Node,
-    /// The value of the setting with this name.
-    Setting(Str),
-    /// The condition.
-    Condition,
-}
-
-impl Place {
-    /// The node as a whole: the name of its plugin.
-    pub const NODE: Place = Place { part: Part::Node, range: None };
-
-    /// A range of bytes of a setting's value.
-    pub fn within(setting: impl Into<Str>, range: Range<usize>) -> Place {
-        Place { part: Part::Setting(setting.into()), range: Some(range) }
-    }
-
-    /// The whole condition.
-    pub const CONDITION: Place = Place { part: Part::Condition, range: None };
-
-    /// Returns a range of bytes inside the place.
-    pub fn at(&self, range: Range<usize>) -> Place {
-        let start = self.range.as_ref().map_or(0, |outer| outer.start);
-        Place { part: self.part.clone(), range: Some(start + range.start..start + range.end) }
-    }
-}
-
-impl From<&'static str> for Place {
-    /// The whole value of a setting.
-    fn from(setting: &'static str) -> Place {
-        Place { part: Part::Setting(Str::from_static(setting)), range: None }
-    }
-}
-
-/// A finding about a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remark {
-    /// An error if every record fails, provided that the node is applied to every record.
-    pub severity: Severity,
-    /// Stable code, dotted.
-    pub code: Code,
-    /// The message, in one line.
-    pub message: String,
-    /// The place.
-    pub place: Place,
-    /// A place that explains the finding.
-    pub related: Option<(Span, String)>,
-    /// Remedy.
-    pub hint: Option<String>,
-    /// The replacement text, if there is only one.
-    pub correction: Option<(Place, String)>,
-}
-
-impl Remark {
-    fn is_of_nothing_in(&self, place: &Place) -> bool {
-        let within = |inner: &Range<usize>, outer: &Range<usize>| outer.start <= inner.start && inner.end <= outer.end;
-        matches!(self.code, codes::FLOW_NO_FIELD | codes::FLOW_NO_METADATA)
-            && self.place.part == place.part
-            && self.place.range.as_ref().zip(place.range.as_ref()).is_some_and(|(inner, outer)| within(inner, outer))
-    }
 }
 
 /// The possible values of a reference.
@@ -192,66 +118,9 @@ impl Flow {
         self.fails
     }
 
-    /// Returns `true` if a remark is about this part of the configuration, or about a range in it.
-    pub fn has_remark(&self, place: impl Into<Place>) -> bool {
-        let part = place.into().part;
-        self.remarks.iter().any(|remark| remark.place.part == part)
-    }
-
-    /// Returns `true` if there is a finding with the same code at the same place.
-    pub fn says(&self, other: &Remark) -> bool {
-        self.remarks.iter().any(|remark| remark.code == other.code && remark.place == other.place)
-    }
-
-    /// Returns the messages of the findings.
-    pub fn messages(&self) -> impl Iterator<Item = &str> {
-        self.remarks.iter().map(|remark| remark.message.as_str())
-    }
-
     /// Returns the resulting shape and the findings.
     pub fn into_parts(self) -> (RecordShape, Vec<Remark>) {
         (self.record, self.remarks)
-    }
-
-    /// Reports that every record fails here: `message` is the reason, `since` the place that causes it.
-    pub fn fail(
-        &mut self,
-        code: Code,
-        place: impl Into<Place>,
-        message: impl Into<String>,
-        since: Option<(Since, String)>,
-        hint: Option<String>,
-    ) {
-        self.fails = true;
-        self.remark(Severity::Error, code, place.into(), message.into(), since, hint);
-    }
-
-    /// Reports that something is probably not intended.
-    pub fn warn(
-        &mut self,
-        code: Code,
-        place: impl Into<Place>,
-        message: impl Into<String>,
-        since: Option<(Since, String)>,
-        hint: Option<String>,
-    ) {
-        self.remark(Severity::Warning, code, place.into(), message.into(), since, hint);
-    }
-
-    fn remark(
-        &mut self,
-        severity: Severity,
-        code: Code,
-        place: Place,
-        message: String,
-        since: Option<(Since, String)>,
-        hint: Option<String>,
-    ) {
-        let related = since.and_then(|(since, text)| Some((since.span()?, text)));
-        let remark = Remark { severity, code, message, place, related, hint, correction: None };
-        if !self.remarks.contains(&remark) {
-            self.remarks.push(remark);
-        }
     }
 
     /// Fails records whose data on this side is never structured. With `or_absent`, absent data is accepted.
@@ -382,45 +251,6 @@ impl Flow {
         found
     }
 
-    /// Replaces a text in the message of the last finding.
-    fn amend_last(&mut self, was: &str, becomes: &str) {
-        if let Some(remark) = self.remarks.last_mut() {
-            remark.message = remark.message.replacen(was, becomes, 1);
-        }
-    }
-
-    /// Adds a correction to the last finding.
-    fn correct(&mut self, place: Place, becomes: String) {
-        if let Some(remark) = self.remarks.last_mut() {
-            remark.correction = Some((place, becomes));
-        }
-    }
-
-    /// Returns `true` if a finding concerns a part of this place, or all of it.
-    fn is_remarked(&self, place: &Place) -> bool {
-        let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
-        self.remarks.iter().any(|remark| {
-            remark.place.part == place.part
-                && remark.place.range.as_ref().zip(place.range.as_ref()).is_none_or(|(a, b)| overlap(a, b))
-        })
-    }
-
-    /// Returns `true` if there is a finding about a missing value in this place.
-    fn is_said_of(&self, place: &Place) -> bool {
-        self.remarks.iter().any(|remark| remark.is_of_nothing_in(place))
-    }
-
-    /// Converts findings about missing values at this place to findings that concern every record.
-    fn always(&mut self, place: &Place) {
-        for remark in self.remarks.iter_mut().filter(|remark| remark.is_of_nothing_in(place)) {
-            self.fails = true;
-            if remark.severity == Severity::Warning {
-                remark.severity = Severity::Error;
-                remark.message.insert_str(0, "every record fails here: ");
-            }
-        }
-    }
-
     /// Reads a metadata entry; warns if no plugin or processor may have set it.
     fn entry(&mut self, place: &Place, key: &Str) {
         if self.record.metadata.may_have(key) {
@@ -473,189 +303,6 @@ impl Flow {
             self.warn_of_way(place, blocked, message);
         } else if let (true, Some(blocked)) = (outcome.fails_if_there(), &outcome.blocked) {
             self.warn_of_way(place, blocked, blocked.message_if_there());
-        }
-    }
-
-    /// Reports a processor that does nothing, because its input is missing or already has the result.
-    pub fn needless(&mut self, place: impl Into<Place>, message: impl Into<String>, hint: impl Into<String>) {
-        self.warn(codes::FLOW_NEEDLESS, place, message, None, Some(hint.into()));
-    }
-
-    /// Applies [`Reference::set`].
-    pub fn set(&mut self, place: impl Into<Place>, reference: &Reference, ty: Type) {
-        let place = place.into();
-        if let Target::Field(side, path) = reference.target() {
-            self.use_parents(&place, *side, path.parents());
-        }
-        self.record.uses.forget(&reference.access());
-        match reference.target() {
-            Target::Record | Target::Position | Target::Payload => self.may_fail = true,
-            Target::Operation => self.record.operations = Operations::ALL,
-            Target::Metadata => {
-                self.record.metadata = Keys::any();
-                self.may_fail = true;
-            }
-            Target::Entry(key) => {
-                self.may_fail |= !ty.kinds.within(Kinds::TEXT | Kinds::NULL);
-                match (ty.kinds.overlaps(Kinds::TEXT), ty.kinds.overlaps(Kinds::NULL)) {
-                    (true, false) => self.record.metadata.insert_one_of(key.clone(), ty.texts),
-                    (true, true) => {
-                        self.record.metadata.remove(key);
-                        self.record.metadata.allow(key.clone());
-                    }
-                    (false, _) => self.record.metadata.remove(key),
-                }
-            }
-            Target::Data(side) => {
-                let taken = Kinds::TEXT | Kinds::BYTES | Kinds::MAP | Kinds::NULL;
-                self.may_fail |= !ty.kinds.within(taken);
-                *self.record.side_mut(*side) = Shape {
-                    absent: ty.kinds.overlaps(Kinds::NULL),
-                    raw: ty.kinds.overlaps(Kinds::TEXT | Kinds::BYTES),
-                    structured: ty.kinds.overlaps(Kinds::MAP).then_some(ty.fields),
-                    content: ty.content,
-                    since: ty.since,
-                    ..Shape::ABSENT
-                };
-            }
-            Target::Field(side, path) => {
-                let names: Vec<&Str> = path.parents().iter().chain([path.last()]).collect();
-                let mut outcome = walk(self.record.side(*side), *side, &names, &[Access::Reference]);
-                // Setting a new field is the purpose of such a processor.
-                outcome.lacking = None;
-                let is_plain_key = *side == Side::Key && self.record.key.plain && !self.is_remarked(&place);
-                if let (true, [name], Some(blocked)) = (is_plain_key, &names[..], &mut outcome.blocked) {
-                    // The key cannot be decoded.
-                    let becomes = format!("set the whole key, with field: .Key and value: '{{\"{name}\": …}}'");
-                    blocked.hint = Some(becomes.into());
-                }
-                self.judge(&place, &outcome, true);
-                self.judge_usual(&place, &outcome, *side, &names, &[Access::Reference]);
-                let shape = self.record.side_mut(*side);
-                if shape.has_no_fields() {
-                    shape.since = Since::default();
-                }
-                // Raw data fails, absent data becomes a map without fields.
-                let fields = shape.structured.get_or_insert_with(|| Fields::closed([]));
-                if shape.absent {
-                    *fields = fields.join(&Fields::closed([]));
-                }
-                shape.raw = false;
-                shape.absent = false;
-                walk::insert(fields, &names, ty);
-            }
-        }
-    }
-
-    /// Applies [`Reference::set_data`] to the key or a side of the payload.
-    pub fn set_side(&mut self, side: Side, shape: Shape) {
-        self.record.uses.forget(&Writes::These(vec![side.parts().to_vec()]));
-        *self.record.side_mut(side) = shape;
-    }
-
-    /// Applies [`Reference::delete`].
-    pub fn delete(&mut self, place: impl Into<Place>, reference: &Reference) {
-        let place = place.into();
-        self.look_for(&place, reference);
-        self.record.uses.forget(&reference.access());
-        match reference.target() {
-            Target::Record | Target::Position | Target::Operation => self.may_fail = true,
-            Target::Metadata => self.record.metadata = Keys::none(),
-            Target::Entry(key) => {
-                self.entry(&place, key);
-                self.record.metadata.remove(key);
-            }
-            Target::Payload => {
-                self.record.before = Shape::ABSENT;
-                self.record.after = Shape::ABSENT;
-            }
-            Target::Data(side) => *self.record.side_mut(*side) = Shape::ABSENT,
-            Target::Field(side, path) => {
-                self.get(place, reference);
-                let names: Vec<&Str> = path.parents().iter().chain([path.last()]).collect();
-                let shape = self.record.side_mut(*side);
-                shape.raw = false;
-                if let Some(fields) = &mut shape.structured {
-                    walk::remove(fields, &names);
-                }
-            }
-        }
-    }
-
-    /// Applies [`Reference::rename`].
-    pub fn rename(&mut self, place: impl Into<Place>, reference: &Reference, name: &Str) {
-        let place = place.into();
-        self.look_for(&place, reference);
-        match reference.target() {
-            Target::Entry(key) if key != name => {
-                self.entry(&place, key);
-                let metadata = &mut self.record.metadata;
-                self.may_fail |= metadata.may_have(name) && metadata.may_have(key);
-                let (sure, maybe) = (metadata.has(key), metadata.may_have(key));
-                metadata.remove(key);
-                match (sure, maybe) {
-                    (true, _) => metadata.insert(name.clone()),
-                    (false, true) => metadata.allow(name.clone()),
-                    (false, false) => {}
-                }
-            }
-            Target::Field(side, path) if path.last() != name => {
-                let found = self.get(place, reference);
-                self.record.uses.forget(&reference.access());
-                let names: Vec<&Str> = path.parents().iter().chain([path.last()]).collect();
-                let renamed: Vec<&Str> = path.parents().iter().chain([name]).collect();
-                let new = walk(self.record.side(*side), *side, &renamed, &[Access::Reference]);
-                self.may_fail |= new.ty.kinds != Kinds::NONE;
-                let shape = self.record.side_mut(*side);
-                shape.raw = false;
-                if let Some(fields) = &mut shape.structured {
-                    walk::remove(fields, &names);
-                    if found.ty.kinds == Kinds::NONE {
-                    } else if found.missing {
-                        walk::allow(fields, &renamed, &found.ty);
-                    } else {
-                        walk::insert(fields, &renamed, found.ty);
-                    }
-                }
-            }
-            Target::Entry(_) | Target::Field(..) => {
-                self.get(place, reference);
-            }
-            _ => self.may_fail = true,
-        }
-    }
-
-    /// Sets a field or side to `ty` if it exists and is not null; otherwise it is unchanged. For processors that
-    /// replace a field with a value derived from it.
-    pub fn replace(&mut self, place: impl Into<Place>, reference: &Reference, ty: Type) {
-        let place = place.into();
-        self.look_for(&place, reference);
-        self.record.uses.forget(&reference.access());
-        match reference.target() {
-            Target::Data(side) => {
-                let shape = self.record.side_mut(*side);
-                if shape.is_absent() {
-                    return;
-                }
-                let absent = shape.absent || ty.kinds.overlaps(Kinds::NULL);
-                *shape = Shape {
-                    absent,
-                    raw: ty.kinds.overlaps(Kinds::TEXT | Kinds::BYTES),
-                    structured: ty.kinds.overlaps(Kinds::MAP).then_some(ty.fields),
-                    content: ty.content,
-                    since: ty.since,
-                    ..Shape::ABSENT
-                };
-            }
-            Target::Field(side, path) => {
-                let names: Vec<&Str> = path.parents().iter().chain([path.last()]).collect();
-                let shape = self.record.side_mut(*side);
-                shape.raw = false;
-                if let Some(fields) = &mut shape.structured {
-                    walk::replace(fields, &names, &ty);
-                }
-            }
-            _ => self.set(place, reference, ty),
         }
     }
 }

@@ -59,6 +59,19 @@ pub enum LogLevel {
     Error,
 }
 
+impl LogLevel {
+    /// Returns its name in lower case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            LogLevel::Trace => "trace",
+            LogLevel::Debug => "debug",
+            LogLevel::Info => "info",
+            LogLevel::Warn => "warn",
+            LogLevel::Error => "error",
+        }
+    }
+}
+
 /// The service log, as plugins see it.
 pub trait LogSink: Send + Sync {
     /// Returns `true` if lines of this level are logged. Call it before formatting.

@@ -11,6 +11,7 @@
 pub mod codes;
 pub mod configured;
 mod destination;
+pub mod json;
 mod operator;
 mod promises;
 mod registry;

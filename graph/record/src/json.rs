@@ -16,7 +16,7 @@
 mod read;
 mod write;
 
-pub use read::{JsonError, parse_record, parse_value};
+pub use read::{JsonError, parse, parse_record, parse_value};
 pub use write::{MAX_DEPTH, RecordWriter, write_data, write_record, write_value};
 pub use write::{write_metadata, write_text};
 

@@ -109,6 +109,24 @@ fn as_item<'n>(entry: &'n Entry, maps: bool, source: &str) -> Option<(&'n str, (
     }
 }
 
+/// Reads an item with its id, which no other item in `ids` has; `None` if the item is not an object.
+pub(super) fn read_identified<'n>(
+    item: &Item<'n>,
+    unnamed: &Name<'_>,
+    ids: &mut HashMap<Str, Span>,
+    path: Path<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<(Object<'n>, Option<Written>)> {
+    let mut object = reader.object(item.node, item.span, &unnamed.to_string(), path).ok()?;
+    let id = read_id(item, &mut object, unnamed, path, reader).ok();
+    if let Some(id) = &id {
+        let name = Name { id: Some(id), ..*unnamed };
+        check_id(id, &name, path, reader);
+        check_unique(id, &name, ids, path, reader);
+    }
+    Some((object, id))
+}
+
 /// Reads the id: the key of the item before version 2, a field from version 2 on.
 pub(super) fn read_id(
     item: &Item<'_>,
@@ -129,7 +147,7 @@ pub(super) fn read_id(
 }
 
 /// Rejects ids with control characters, since ids are part of log lines and state keys.
-pub(super) fn check_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut Reader<'_>) {
+fn check_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut Reader<'_>) {
     if id.value().contains(char::is_control) {
         reader.report(
             Diagnostic::error(codes::CONFIG_FIELD_INVALID, format!("{name}: the id contains a control character"))
@@ -139,13 +157,7 @@ pub(super) fn check_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &m
     }
 }
 
-pub(super) fn check_unique(
-    id: &Written,
-    name: &Name<'_>,
-    ids: &mut HashMap<Str, Span>,
-    path: Path<'_>,
-    reader: &mut Reader<'_>,
-) {
+fn check_unique(id: &Written, name: &Name<'_>, ids: &mut HashMap<Str, Span>, path: Path<'_>, reader: &mut Reader<'_>) {
     match ids.get(id.value()) {
         None => {
             ids.insert(id.value().clone(), id.span());

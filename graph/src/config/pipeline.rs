@@ -9,7 +9,7 @@ use anabranch_record::text::Str;
 
 use super::dead_letter::read_dead_letter_queue;
 use super::field::{Object, Path, Reader};
-use super::item::{Item, Name, check_id, check_unique, items, one_of, read_id, read_text, spanned};
+use super::item::{Item, Name, items, one_of, read_id, read_identified, read_text, spanned};
 use super::processor::read_processors;
 use super::settings::read_settings;
 use super::unknown::Part;
@@ -153,12 +153,9 @@ fn read_connector(
     ids: &mut HashMap<Str, Span>,
 ) -> Option<(Role, Option<ConnectorConfig>)> {
     let unnamed = Name { kind: "connector", id: None, index };
-    let mut object = reader.object(item.node, item.span, &unnamed.to_string(), path).ok()?;
-    let id = read_id(item, &mut object, &unnamed, path, reader).ok();
+    let (mut object, id) = read_identified(item, &unnamed, ids, path, reader)?;
     let name = Name { id: id.as_ref(), ..unnamed };
     if let Some(id) = &id {
-        check_id(id, &name, path, reader);
-        check_unique(id, &name, ids, path, reader);
         let len = pipeline.value.len() + 1 + id.value().len();
         if len > MAX_CONNECTOR_ID_BYTES {
             reader.report(

@@ -8,7 +8,7 @@ use anabranch_record::text::Str;
 
 use super::ProcessorConfig;
 use super::field::{Object, Path, Reader, Reported};
-use super::item::{Item, Name, check_id, check_unique, items, read_id, spanned};
+use super::item::{Item, Name, items, read_identified, spanned};
 use super::metadata::warn_foreign_keys;
 use super::settings::read_settings;
 use super::unknown::Part;
@@ -53,13 +53,8 @@ fn read_processor(
     ids: &mut HashMap<Str, Span>,
 ) -> Option<ProcessorConfig> {
     let unnamed = Name { kind: "processor", id: None, index };
-    let mut object = reader.object(item.node, item.span, &unnamed.to_string(), path).ok()?;
-    let id = read_id(item, &mut object, &unnamed, path, reader).ok();
+    let (mut object, id) = read_identified(item, &unnamed, ids, path, reader)?;
     let name = Name { id: id.as_ref(), ..unnamed };
-    if let Some(id) = &id {
-        check_id(id, &name, path, reader);
-        check_unique(id, &name, ids, path, reader);
-    }
     let plugin = read_processor_plugin(&mut object, &name, version, path, reader).ok();
     let condition = read_condition(&mut object, version, path, reader);
     let workers = read_workers(&mut object, path, reader);

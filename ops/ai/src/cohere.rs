@@ -4,11 +4,12 @@ pub mod command;
 pub mod embed;
 pub mod rerank;
 
+use anabranch_ops_http::client::Retries;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::parameters::{Argument, Parameters};
 use anabranch_record::text::Str;
 
-use crate::service::{Address, Requests, Retries};
+use crate::service::{Address, Requests};
 
 /// Parameters for address, key and retries.
 #[derive(Parameters)]

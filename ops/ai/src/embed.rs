@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anabranch_ops_http::client::Retries;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::operator::OperatorKind;
 use anabranch_plugin::parameters::{Argument, Choice, Parameter, Parameters, shared};
@@ -11,7 +12,7 @@ use anabranch_record::text::Str;
 use serde_json::{Map, json};
 
 use crate::embedding::{Form, Model, Protocol, Rows};
-use crate::service::{Address, Requests, Retries};
+use crate::service::{Address, Requests};
 
 /// Returns the `ai.embed` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {

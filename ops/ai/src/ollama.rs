@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anabranch_ops_http::client::Retries;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Type};
 use anabranch_plugin::operator::OperatorKind;
@@ -17,7 +18,7 @@ use serde_json::{Value as Json, json};
 
 use crate::codes;
 use crate::question::{Asking, Question, output, text_in};
-use crate::service::{Address, Requests, Retries};
+use crate::service::{Address, Requests};
 use crate::text::text_at;
 
 /// Returns the `ollama` processor for the registry.

@@ -11,7 +11,7 @@ use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::parameters::{Argument, Parameters};
 use anabranch_record::text::Str;
 
-use crate::service::{Address, Requests, count};
+use crate::service::{Address, Requests};
 
 /// Parameters for address, key and retries.
 #[derive(Parameters)]
@@ -40,14 +40,12 @@ struct Api {
 impl Api {
     /// Returns the address of the API, with `path` appended.
     fn address(&self, path: &str, requests: &Requests) -> Result<Address, Diagnostics> {
-        let retry = Retry {
-            count: count(self.max_retries),
-            delays: Backoff {
-                first: Duration::from_millis(self.initial_backoff),
-                longest: Duration::from_millis(self.max_backoff),
-                factor: self.backoff_factor,
-            },
+        let delays = Backoff {
+            first: Duration::from_millis(self.initial_backoff),
+            longest: Duration::from_millis(self.max_backoff),
+            factor: self.backoff_factor,
         };
+        let retry = Retry::new(self.max_retries, delays);
         Address::new((&self.base_url, &self.base_url), path, Some(&self.api_key), retry, requests)
     }
 }

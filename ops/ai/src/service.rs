@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anabranch_ops_http::client::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use anabranch_ops_http::client::{Accept, Client, Disguised, HttpError, Method, Policy, Problem, Retry, Tls, Url};
-use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Network;
 use anabranch_plugin::parameters::{Argument, ByteSize, Parameters};
@@ -65,35 +64,6 @@ pub(crate) struct Requests {
     /// Maximum size of an answer.
     #[parameter(name = "response.maxBytes", default = "64MiB", greater_than = 0)]
     max_bytes: ByteSize,
-}
-
-/// Parameters of retries.
-#[derive(Parameters)]
-pub(crate) struct Retries {
-    /// Maximum number of retries after 408, 429, 5xx or no answer.
-    #[parameter(name = "backoffRetry.count", default = 0, greater_than = -1)]
-    count: u64,
-    /// Growth factor of the delay between attempts.
-    #[parameter(name = "backoffRetry.factor", default = 2, greater_than = 0, only_with = "backoffRetry.count")]
-    factor: f64,
-    /// Delay before the first retry; a random part of up to a quarter is added.
-    #[parameter(name = "backoffRetry.min", default = "100ms", only_with = "backoffRetry.count")]
-    min: Duration,
-    /// Maximum delay, unless the service asks for more.
-    #[parameter(name = "backoffRetry.max", default = "5s", only_with = "backoffRetry.count")]
-    max: Duration,
-}
-
-impl Retries {
-    pub(crate) fn retry(&self) -> Retry {
-        let delays = Backoff { first: self.min, longest: self.max, factor: self.factor };
-        Retry { count: count(self.count), delays }
-    }
-}
-
-/// Returns a number of retries. One that is too large for the client is the largest that it has.
-pub(crate) fn count(count: u64) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 impl Address {

@@ -10,8 +10,8 @@ use anabranch_plugin::settings::Settings;
 use anabranch_plugin::state::{DiscardingState, ResultCache, ResultKey, StoreError};
 use anabranch_plugin::testing;
 use anabranch_plugin::testing::configured::Opened;
+pub(crate) use anabranch_plugin::testing::json::{record, text};
 use anabranch_record::Record;
-use anabranch_record::json::write_record;
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -82,16 +82,4 @@ pub(crate) async fn waiting(
         other => panic!("{other:?}"),
     };
     called.into_iter().map(result).collect()
-}
-
-/// Parses a record from JSON text.
-pub(crate) fn record(json: &str) -> Record {
-    Record::from_json(json.as_bytes()).unwrap()
-}
-
-/// Returns the JSON text of a record.
-pub(crate) fn text(record: &Record) -> String {
-    let mut out = Vec::new();
-    write_record(record, &mut out).unwrap();
-    String::from_utf8(out).unwrap()
 }

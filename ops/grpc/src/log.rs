@@ -80,17 +80,6 @@ fn prefixed(line: &str) -> Option<LogLevel> {
     level(word)
 }
 
-/// Returns the name of a level for plugins.
-pub(crate) fn word(level: LogLevel) -> &'static str {
-    match level {
-        LogLevel::Trace => "trace",
-        LogLevel::Debug => "debug",
-        LogLevel::Info => "info",
-        LogLevel::Warn => "warn",
-        LogLevel::Error => "error",
-    }
-}
-
 /// Writes a line of a plugin to the service log.
 pub(crate) fn write(heard: &Heard, connector: &str, plugin: &str) {
     let Heard { level, text } = heard;

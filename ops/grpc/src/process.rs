@@ -188,7 +188,7 @@ fn command(settings: &Settings, file: &Path, identity: &Identity, directory: &Pa
             command.env_remove(name);
         }
     }
-    let level = log::word(settings.log_level);
+    let level = settings.log_level.as_str();
     command
         .env("CONDUIT_PLUGIN_MAGIC_COOKIE", "204e8e812c3a1bb73b838928c575b42a105dd2e9aa449be481bc4590486df53f")
         .env("PLUGIN_PROTOCOL_VERSIONS", "1,2")

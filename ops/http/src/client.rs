@@ -29,7 +29,7 @@ pub use error::{HttpError, Problem};
 use pace::Pace;
 use pause::Pause;
 pub use reqwest::{Method, Request, StatusCode, Url, header};
-pub use retry::Retry;
+pub use retry::{Retries, Retry};
 
 /// Maximum time to establish a connection.
 const CONNECT: Duration = Duration::from_secs(10);

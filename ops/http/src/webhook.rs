@@ -4,9 +4,7 @@ mod message;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Flow, Kinds, Texts, Type};
 use anabranch_plugin::kind;
@@ -28,7 +26,7 @@ use futures::stream::{self, Stream, StreamExt};
 use reqwest::StatusCode;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::client::{Accept, Answer, Client, Policy, Retry, Tls};
+use crate::client::{Accept, Answer, Client, Policy, Retries, Tls};
 use crate::codes;
 use message::Message;
 
@@ -46,28 +44,12 @@ struct Settings {
     request: message::Settings,
     #[parameter(flatten)]
     headers: message::Headers,
-    #[parameter(nested)]
-    backoff_retry: Retries,
+    #[parameter(flatten)]
+    retries: Retries,
     #[parameter(nested)]
     response: Response,
     #[parameter(nested)]
     tls: Trust,
-}
-
-#[derive(Parameters)]
-struct Retries {
-    /// Maximum number of retries of a request.
-    #[parameter(default = 0, greater_than = -1)]
-    count: u64,
-    /// Growth factor of the delay between attempts.
-    #[parameter(default = 2, greater_than = 0, only_with = "backoffRetry.count")]
-    factor: f64,
-    /// Delay before the first retry; a random part of up to a quarter is added.
-    #[parameter(default = "100ms", only_with = "backoffRetry.count")]
-    min: Duration,
-    /// Maximum delay, unless the server asks for more.
-    #[parameter(default = "5s")]
-    max: Duration,
 }
 
 #[derive(Parameters)]
@@ -125,7 +107,7 @@ fn specification() -> Specification {
 }
 
 fn configure(settings: Settings) -> Result<Webhook, Diagnostics> {
-    let Settings { request, headers, backoff_retry, response, tls } = settings;
+    let Settings { request, headers, retries, response, tls } = settings;
     let mut findings = Diagnostics::new();
     let message = message::compile(&request, &headers, &mut findings);
     let destination = destination(&response, &mut findings);
@@ -135,15 +117,11 @@ fn configure(settings: Settings) -> Result<Webhook, Diagnostics> {
             findings.push(response.accept.invalid(error));
         }
     }
-    let retry = Retry {
-        count: u32::try_from(backoff_retry.count).unwrap_or(u32::MAX),
-        delays: Backoff { first: backoff_retry.min, longest: backoff_retry.max, factor: backoff_retry.factor },
-    };
     let policy = Policy {
         concurrency: request.concurrency,
         per_minute: Some(request.per_minute).filter(|most| *most > 0.0),
         timeout: Some(request.timeout).filter(|limit| !limit.is_zero()),
-        retry,
+        retry: retries.retry(),
         accept,
         body_limit: response.max_bytes.0,
         disguised: None,
@@ -214,15 +192,9 @@ impl ConfiguredOperator for Webhook {
         flow.may_fail();
         let Destination { body, status } = &self.destination;
         self.message.judge(flow, self.is_body_placed);
-        if let Some(limit) = self.policy.timeout.filter(|limit| *limit < SHORTEST) {
+        if let Some(limit) = self.policy.timeout {
             let message = format!("no server answers in {limit:?}: every request fails");
-            flow.warn(
-                codes::FLOW_SUSPECT,
-                "request.timeout",
-                message,
-                None,
-                Some("write it with its unit, as 10s".to_owned()),
-            );
+            flow.need_unit("request.timeout", limit, message, "10s");
         }
         flow.set("response.body", body, Type::of(Kinds::TEXT | Kinds::BYTES));
         if let Some(status) = status {
@@ -254,8 +226,6 @@ impl ConfiguredOperator for Webhook {
     }
 }
 
-/// A shorter time limit is hardly meant: a server on the same machine takes longer.
-const SHORTEST: std::time::Duration = std::time::Duration::from_millis(1);
 /// Maximum size of a file of trusted roots. The roots of a whole system take a quarter of a mebibyte.
 const MOST_ROOTS: u64 = 16 << 20;
 

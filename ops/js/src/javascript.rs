@@ -28,8 +28,6 @@ use crate::wire::orders::Opening;
 const SCRIPT: &str = SETTING;
 const PATH: &str = "script.path";
 const TIMEOUT: &str = "timeout";
-/// A shorter time limit is hardly meant.
-const SHORTEST: Duration = Duration::from_millis(1);
 
 /// Returns the `custom.javascript` processor for the registry.
 pub(crate) fn kind(launch: Option<Launch>) -> Arc<dyn OperatorKind> {
@@ -159,10 +157,9 @@ impl ConfiguredOperator for Script {
     fn flow(&self, flow: &mut Flow) {
         let setting = if self.inline { SCRIPT } else { PATH };
         flow.observe();
-        if self.limits.time < SHORTEST {
-            let message = format!("a script has hardly time to begin in {:?}: records may fail", self.limits.time);
-            flow.warn(codes::FLOW_SUSPECT, TIMEOUT, message, None, Some("write it with its unit, as 5s".to_owned()));
-        }
+        let limit = self.limits.time;
+        let message = format!("a script has hardly time to begin in {limit:?}: records may fail");
+        flow.need_unit(TIMEOUT, limit, message, "5s");
         mistakes::say(&self.findings, &self.program, setting, self.inline, flow);
         flow.forget();
     }

@@ -10,9 +10,9 @@ use anabranch_plugin::operator::{Configured, Decision};
 use anabranch_plugin::settings::Settings;
 use anabranch_plugin::testing;
 use anabranch_plugin::testing::configured::Opened;
+pub(crate) use anabranch_plugin::testing::json::{record, text};
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
-use anabranch_record::json::write_record;
 use bytes::Bytes;
 
 use crate::interpreter::Interpreter;
@@ -137,14 +137,4 @@ impl Wired {
         });
         results.collect()
     }
-}
-
-pub(crate) fn record(json: &str) -> Record {
-    Record::from_json(json.as_bytes()).unwrap()
-}
-
-pub(crate) fn text(record: &Record) -> String {
-    let mut out = Vec::new();
-    write_record(record, &mut out).unwrap();
-    String::from_utf8(out).unwrap()
 }

@@ -465,14 +465,8 @@ mod tests {
         let registry = registry();
         for source in registry.sources().map(|k| k.specification().name.clone()) {
             for destination in destinations(&registry).map(|k| k.specification().name.clone()) {
-                let arguments = Arguments {
-                    name: None,
-                    template: None,
-                    source: Some(source.to_string()),
-                    destination: Some(destination.to_string()),
-                    force: false,
-                    settings: SettingFlags::default(),
-                };
+                let ends = (Some(source.to_string()), Some(destination.to_string()));
+                let arguments = Arguments { name: None, source: ends.0, destination: ends.1, ..named("") };
                 let Ok((name, text)) = generate(&arguments, &registry) else { panic!("{source} to {destination}") };
                 assert_eq!(name, format!("{source}-to-{destination}"));
                 // PostgreSQL's `table` is required after sources that name no collection.
@@ -497,18 +491,22 @@ mod tests {
         }
     }
 
+    /// Arguments with a name only.
+    fn named(name: &str) -> Arguments {
+        Arguments {
+            name: Some(name.to_owned()),
+            template: None,
+            source: None,
+            destination: None,
+            force: false,
+            settings: SettingFlags::default(),
+        }
+    }
+
     #[test]
     fn every_name_stays_what_it_is() {
         for name in ["orders", "a-b_c", "null", "true", "123", "0x1f", "1.0", "a:", "-", "a:b"] {
-            let arguments = Arguments {
-                name: Some(name.to_owned()),
-                template: None,
-                source: None,
-                destination: None,
-                force: false,
-                settings: SettingFlags::default(),
-            };
-            let Ok((_, text)) = generate(&arguments, &registry()) else { panic!("{name}") };
+            let Ok((_, text)) = generate(&named(name), &registry()) else { panic!("{name}") };
             assert_eq!(findings(&text), [""; 0], "{text}");
             assert_eq!(loaded(&text).pipelines[0].id.value.as_str(), name);
         }
@@ -517,15 +515,7 @@ mod tests {
     #[test]
     fn names_that_are_no_ids_are_refused() {
         for name in ["", "a/b", "../x", "a b", ".hidden"] {
-            let arguments = Arguments {
-                name: Some(name.to_owned()),
-                template: None,
-                source: None,
-                destination: None,
-                force: false,
-                settings: SettingFlags::default(),
-            };
-            assert!(generate(&arguments, &registry()).is_err(), "{name:?}");
+            assert!(generate(&named(name), &registry()).is_err(), "{name:?}");
         }
     }
 

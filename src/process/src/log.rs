@@ -194,17 +194,6 @@ impl std::fmt::Debug for Log {
     }
 }
 
-/// Returns the name of a level in JSON lines.
-fn word(level: LogLevel) -> &'static str {
-    match level {
-        LogLevel::Trace => "trace",
-        LogLevel::Debug => "debug",
-        LogLevel::Info => "info",
-        LogLevel::Warn => "warn",
-        LogLevel::Error => "error",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

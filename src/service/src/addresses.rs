@@ -52,12 +52,7 @@ pub(crate) fn shared(pipelines: &[&PipelineConfig]) -> Vec<(usize, Diagnostics)>
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::plan::CompileOptions;
-    use anabranch_plugin::diagnostic::Files;
-    use anabranch_plugin::registry::Registry;
-
-    use crate::pipelines::Pipelines;
-    use anabranch_process::files::Found;
+    use crate::pipelines::of_text;
 
     fn findings(pipelines: &[(&str, &str)]) -> Vec<(String, u32)> {
         let items: String = pipelines
@@ -69,12 +64,7 @@ mod tests {
                 )
             })
             .collect();
-        let mut files = Files::new();
-        files.add("p.yaml", format!("version: 2.2\npipelines:\n{items}"));
-        let mut registry = Registry::new();
-        anabranch_ops::register(&mut registry);
-        let found = Found { files, unreadable: Vec::new() };
-        let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
+        let pipelines = of_text(&format!("version: 2.2\npipelines:\n{items}"));
         let found = pipelines.findings.iter().filter(|finding| finding.code.name() == "plan.address_shared");
         found.map(|it| (it.message.to_string(), it.label.as_ref().unwrap().span.start)).collect()
     }

@@ -420,7 +420,7 @@ mod tests {
 
     use super::{LOOK_UPS, closing};
     use crate::pipeline::Pipeline;
-    use crate::pipelines::Pipelines;
+    use crate::pipelines::{Pipelines, of_files, of_text};
 
     fn codes(read: &str, written: &str, letters: &str) -> Vec<(&'static str, bool)> {
         let text = format!(
@@ -428,12 +428,7 @@ mod tests {
              settings: {{ path: '{read}' }} }}\n      - {{ id: out, type: destination, plugin: file, settings: {{ path: \
              '{written}' }} }}\n    dead-letter-queue: {{ plugin: file, window-size: 0, settings: {{ path: '{letters}' }} }}\n"
         );
-        let mut files = Files::new();
-        files.add("p.yaml", text);
-        let mut registry = Registry::new();
-        anabranch_ops::register(&mut registry);
-        let found = Found { files, unreadable: Vec::new() };
-        let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
+        let pipelines = of_text(&text);
         pipelines.findings.iter().map(|finding| (finding.code.name(), pipelines.has_errors())).collect()
     }
 
@@ -453,10 +448,7 @@ mod tests {
             std::fs::write(&path, &text).unwrap();
             files.add(path.as_str(), text);
         }
-        let mut registry = Registry::new();
-        anabranch_ops::register(&mut registry);
-        let found = Found { files, unreadable: Vec::new() };
-        let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
+        let pipelines = of_files(files);
         pipelines.good.into_iter().map(std::sync::Arc::new).collect()
     }
 
@@ -620,12 +612,7 @@ mod tests {
                 ("d", "destination", written[1], more[1]),
             ];
             let connectors: String = all.map(connector).concat();
-            let mut files = Files::new();
-            files.add("p.yaml", format!("version: 2.2\npipelines:\n  - id: p\n    connectors:\n{connectors}"));
-            let mut registry = Registry::new();
-            anabranch_ops::register(&mut registry);
-            let found = Found { files, unreadable: Vec::new() };
-            let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
+            let pipelines = of_text(&format!("version: 2.2\npipelines:\n  - id: p\n    connectors:\n{connectors}"));
             assert!(!pipelines.has_errors());
             pipelines
                 .findings

@@ -98,12 +98,7 @@ fn is_scheme(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::plan::CompileOptions;
-    use anabranch_plugin::diagnostic::Files;
-    use anabranch_plugin::registry::Registry;
-    use anabranch_process::files::Found;
-
-    use crate::pipelines::Pipelines;
+    use crate::pipelines::of_text;
 
     fn codes(read: &str, written: &str) -> Vec<String> {
         of(&pipeline(read, written))
@@ -124,12 +119,7 @@ mod tests {
     }
 
     fn of(text: &str) -> Vec<String> {
-        let mut files = Files::new();
-        files.add("p.yaml", text);
-        let mut registry = Registry::new();
-        anabranch_ops::register(&mut registry);
-        let found = Found { files, unreadable: Vec::new() };
-        let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
+        let pipelines = of_text(text);
         let told = pipelines.findings.iter().filter(|finding| finding.code.name() != "plan.no_directory");
         told.map(|finding| format!("{}: {}", finding.code, finding.message)).collect()
     }

@@ -294,3 +294,19 @@ pub fn declared_ids(path: &Path) -> Vec<Str> {
     let files = find_pipelines(&[path]).files;
     config::load(&files, &Environment::default()).pipelines.into_iter().map(|pipeline| pipeline.id.value).collect()
 }
+
+/// Compiles files with the plugins that need no heavy dependency.
+#[cfg(test)]
+pub(crate) fn of_files(files: Files) -> Pipelines {
+    let mut registry = Registry::new();
+    anabranch_ops::register(&mut registry);
+    Pipelines::of(Found { files, unreadable: Vec::new() }, &registry, &CompileOptions::default())
+}
+
+/// Compiles a file with this text.
+#[cfg(test)]
+pub(crate) fn of_text(text: &str) -> Pipelines {
+    let mut files = Files::new();
+    files.add("p.yaml", text);
+    of_files(files)
+}

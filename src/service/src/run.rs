@@ -1,5 +1,8 @@
 //! A run of the service, from opening the store to the last pipeline that ends.
 
+mod opening;
+mod provision;
+
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::net::SocketAddr;
@@ -7,9 +10,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anabranch_graph::config::DesiredStatus;
 use anabranch_graph::plan::CompileOptions;
-use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::secret::MASKED_FROM;
 use anabranch_process::log::{COUNTED_EVERY, Log, LogFormat};
@@ -18,12 +19,14 @@ use anabranch_process::terminal::{Stream, is_terminal};
 use anabranch_process::{runtime, signals};
 use anabranch_record::text::Str;
 use anabranch_settings::Settings;
-use anabranch_store::{Holding, Moment, OpenError, Origin, Provision, Status, StopReason, Store, StoredPipeline};
+use anabranch_store::{Status, StopReason, StoredPipeline};
 use futures::future::BoxFuture;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, interval_at, sleep};
+
+use opening::store_taken;
 
 use crate::account::Account;
 use crate::control::{Control, Shared};
@@ -31,14 +34,13 @@ use crate::document::Read;
 use crate::error::ServiceError;
 use crate::lifecycle::PipelineOutcome;
 use crate::listener::{Listener, Served};
-use crate::pipeline::Pipeline;
 use crate::pipeline_table::{Entry, Plan};
 use crate::pipelines::{Invalid, Pipelines};
 use crate::status_line::StatusLine;
 use crate::stops::{StopSource, Stops};
 use crate::tasks::{Done, Job, Overdue, Task, Tasks};
 use crate::traces::{Exporter, FLUSH};
-use crate::{limits, outputs, progress, renames, schemas, sequence};
+use crate::{limits, progress, schemas, sequence};
 
 /// The configuration of a service run.
 pub struct Service {
@@ -101,12 +103,6 @@ impl Ended {
 const STATUS_CLEARED: Duration = Duration::from_millis(100);
 /// How long the service waits for a pipeline beyond its drain budget before it abandons it.
 const GRACE: Duration = Duration::from_secs(2);
-/// The pauses between attempts to open the store. While another process owns it, the pause of the second failure is the
-/// longest.
-const PAUSES: Backoff = Backoff::doubling(Duration::from_millis(250), Duration::from_secs(15));
-const MOST_WHILE_OWNED: u32 = 2;
-/// Minimum time between two identical log lines about waiting for the store.
-const WAITING_LINE: Duration = Duration::from_secs(60);
 /// Time between two checks that the file of the store still exists.
 const LOOK: Duration = Duration::from_secs(5);
 /// Maximum number of pipelines that open at the same time: each may need a thread for its files.
@@ -176,71 +172,6 @@ impl Service {
             signals::end_the_process_again();
         }
         ended
-    }
-
-    /// Opens the store. Also returns the HTTP listener if it was started early to report that the service waits for the
-    /// store.
-    async fn open<L: Listener>(&self) -> Result<(Store, Option<L>), ServiceError> {
-        let (tell, mut why) = watch::channel(String::new());
-        let (stop, stopped) = oneshot::channel::<()>();
-        let told = async {
-            if why.changed().await.is_err() {
-                return None;
-            }
-            let api: L = match self.listen().await {
-                Ok(api) => api?,
-                // Another service on this machine may hold the address as long as it holds the store.
-                Err(error) => {
-                    tracing::warn!(
-                        "this service does not answer probes while it waits for the state store: {error}; it tries to \
-                         listen again when it owns the store"
-                    );
-                    return None;
-                }
-            };
-            api.wait_for_store(why, async { stopped.await.unwrap_or_default() }).await;
-            Some(api)
-        };
-        let opened = async {
-            let store = self.open_store(&tell).await;
-            drop((tell, stop));
-            store
-        };
-        let (store, api) = tokio::join!(opened, told);
-        Ok((store?, api))
-    }
-
-    /// Opens the store on a blocking thread, because a server or a disk may take long and signals must be handled
-    /// meanwhile. Retries for as long as the settings allow, and sends the reason for each retry to `tell`.
-    async fn open_store(&self, tell: &watch::Sender<String>) -> Result<Store, ServiceError> {
-        let begun = Instant::now();
-        let mut logged: Option<(String, Instant)> = None;
-        let mut failures = 0;
-        loop {
-            let database = self.settings.database.clone();
-            let opened = tokio::task::spawn_blocking(move || Store::own(&database)).await;
-            let failed = |error| ServiceError::System { what: "open the store", error: std::io::Error::other(error) };
-            let error = match opened.map_err(failed)? {
-                Ok(store) => return Ok(store),
-                Err(error) => error,
-            };
-            let left = self.settings.store_wait.saturating_sub(begun.elapsed());
-            if left.is_zero() || !error.is_passing() {
-                return Err(error.into());
-            }
-            let why = error.to_string();
-            if logged.as_ref().is_none_or(|(before, at)| *before != why || at.elapsed() >= WAITING_LINE) {
-                tracing::warn!("waiting for the state store: {why}");
-                logged = Some((why.clone(), Instant::now()));
-            }
-            tell.send_if_modified(|before| std::mem::replace(before, why.clone()) != why);
-            failures += 1;
-            if matches!(error, OpenError::InUse { .. }) {
-                // The owner releases the store at any time, and a question costs it nothing.
-                failures = failures.min(MOST_WHILE_OWNED);
-            }
-            sleep(PAUSES.after(failures).min(left)).await;
-        }
     }
 
     /// Runs work that precedes the start of pipelines. The first signal gives the work a moment to finish; a second
@@ -494,98 +425,6 @@ impl Service {
         Ok(ended)
     }
 
-    /// Returns the pipelines that were created through the API.
-    async fn made(&self, control: &Control) -> Result<Vec<StoredPipeline>, ServiceError> {
-        let stored = control.shared().store.pipelines().await?;
-        Ok(stored.into_iter().filter(|pipeline| pipeline.origin == Origin::Api).collect())
-    }
-
-    /// Has the pipelines again that were made through the API; those that nobody stopped are to be started.
-    fn take_back(&self, made: Vec<(StoredPipeline, Read)>, control: &Control) -> Vec<Arc<Entry>> {
-        let mut starting = Vec::new();
-        let mut made: Vec<(StoredPipeline, Plan)> =
-            made.into_iter().map(|(pipeline, read)| (pipeline, read.into_plan())).collect();
-        set_apart(control, made.iter_mut().map(|(pipeline, plan)| (&pipeline.id, plan)));
-        for (pipeline, plan) in made {
-            let was_live =
-                pipeline.status.is_live() || matches!(pipeline.status, Status::Stopped { reason: StopReason::System });
-            let status = if was_live { Status::Stopped { reason: StopReason::System } } else { pipeline.status };
-            let entry = control.put(&pipeline.id, plan, status);
-            if was_live {
-                starting.push(entry);
-            }
-        }
-        starting
-    }
-
-    /// Stores the configuration that the files declare.
-    async fn provision(
-        &self,
-        pipelines: &Pipelines,
-        awaited: &[StoredPipeline],
-        control: &Control,
-    ) -> Result<(), ServiceError> {
-        let provision = Provision {
-            // Pipelines that are loaded later count as valid until they are compiled.
-            good: pipelines
-                .good
-                .iter()
-                .map(|p| StoredPipeline::from(&p.config))
-                .chain(awaited.iter().cloned())
-                .collect(),
-            invalid: ids_of(&pipelines.invalid),
-            complete: pipelines.is_complete(),
-            at: Moment::now(),
-        };
-        let store = &control.shared().store;
-        let stored = store.pipelines().await?;
-        let declared = |id: &Str| provision.invalid.contains(id) || provision.good.iter().any(|good| good.id == *id);
-        let (here, gone): (Vec<_>, Vec<_>) =
-            stored.into_iter().partition(|pipeline| pipeline.origin == Origin::Api || declared(&pipeline.id));
-        for new in &provision.good {
-            let old = here.iter().find(|old| old.id == new.id);
-            let gone = if provision.complete { &gone[..] } else { &[] };
-            for reread in renames::rereads(store, old, new, gone).await? {
-                tracing::warn!(pipeline = %new.id, "{reread}");
-            }
-        }
-        for change in store.provision(provision).await? {
-            tracing::info!(pipeline = %change.pipeline, "{change}");
-        }
-        Ok(())
-    }
-
-    /// Has the pipelines of files, and remembers what is wrong with those that are not good; those that their files want
-    /// started are to be started.
-    fn take_in(&self, pipelines: Pipelines, control: &Control) -> Vec<Arc<Entry>> {
-        let mut starting = Vec::new();
-        for invalid in &pipelines.invalid {
-            let Some(id) = &invalid.id else { continue };
-            tracing::error!(pipeline = %id, "invalid: the pipeline is not started");
-            control.put(id, Plan::Invalid(pipelines.first_error(invalid)), Status::Invalid);
-        }
-        let planned = |pipeline: Pipeline| {
-            let wanted = pipeline.config.status == DesiredStatus::Running;
-            (pipeline.config.id.value.clone(), wanted, Plan::Good(Arc::new(pipeline)))
-        };
-        let mut good: Vec<(Str, bool, Plan)> = pipelines.good.into_iter().map(planned).collect();
-        set_apart(control, good.iter_mut().map(|(id, _, plan)| (&*id, plan)));
-        for (id, wanted, plan) in good {
-            let reason = if wanted { StopReason::System } else { StopReason::User };
-            let is_good = matches!(plan, Plan::Good(_));
-            let entry = control.put(&id, plan, Status::Stopped { reason });
-            if !is_good {
-                continue;
-            }
-            if !wanted {
-                tracing::info!(pipeline = %id, "not started: its file contains `status: stopped`");
-            } else {
-                starting.push(entry);
-            }
-        }
-        starting
-    }
-
     /// Orders all pipelines to stop. Returns the time when the service abandons those that still run.
     fn stop(&self, control: &Control) -> Option<Instant> {
         let budget = self.settings.shutdown_timeout;
@@ -620,23 +459,6 @@ async fn beside<L: Listener, T>(api: Option<L>, served: Served, service: impl Fu
     ended
 }
 
-/// Marks plans as invalid that form a cycle with each other or with the running pipelines. Pipelines of files were
-/// compared with each other before; pipelines of the API and pipelines that load later were not.
-fn set_apart<'p>(control: &Control, plans: impl Iterator<Item = (&'p Str, &'p mut Plan)>) {
-    let good = plans.filter_map(|(id, plan)| match &*plan {
-        Plan::Good(pipeline) => Some((id, pipeline.clone(), plan)),
-        Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
-    });
-    let good: Vec<_> = good.collect();
-    let joining: Vec<_> = good.iter().map(|(_, pipeline, _)| pipeline.clone()).collect();
-    for ((id, _, plan), finding) in good.into_iter().zip(outputs::closing(&control.good(), &joining)) {
-        if let Some(finding) = finding {
-            tracing::error!(pipeline = %id, "invalid: the pipeline is not started: {}", finding.message);
-            *plan = Plan::Invalid(finding.message.into());
-        }
-    }
-}
-
 fn ids_of(invalid: &[Invalid]) -> Vec<Str> {
     invalid.iter().filter_map(|invalid| invalid.id.clone()).collect()
 }
@@ -652,15 +474,6 @@ async fn finished(loading: &mut Option<JoinHandle<Pipelines>>) -> Option<Pipelin
                 None
             }
         },
-        None => pending().await,
-    }
-}
-
-/// Waits until this service has lost its store permanently. Returns the reason.
-async fn store_taken(holding: &mut watch::Receiver<Holding>) -> String {
-    let taken = holding.wait_for(|holding| matches!(holding, Holding::Taken(_))).await;
-    match taken.ok().and_then(|taken| taken.refusal().map(str::to_owned)) {
-        Some(why) => why,
         None => pending().await,
     }
 }

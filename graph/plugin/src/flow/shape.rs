@@ -447,6 +447,18 @@ impl Shape {
     /// Data that is always a word or a number, as bytes.
     pub const PLAIN: Shape = Shape { plain: true, ..Shape::RAW };
 
+    /// Returns the shape of data that is set to a value of a type: texts and bytes become raw data, maps structured data.
+    pub fn set_to(ty: Type) -> Shape {
+        Shape {
+            absent: ty.kinds.overlaps(Kinds::NULL),
+            raw: ty.kinds.overlaps(Kinds::TEXT | Kinds::BYTES),
+            structured: ty.kinds.overlaps(Kinds::MAP).then_some(ty.fields),
+            content: ty.content,
+            since: ty.since,
+            ..Shape::ABSENT
+        }
+    }
+
     /// Creates an unknown shape.
     pub fn unknown() -> Shape {
         Shape { absent: true, structured: Some(Fields::any()), ..Shape::RAW }

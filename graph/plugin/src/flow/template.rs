@@ -3,6 +3,7 @@
 //! The walk follows a template like the evaluator, with known properties of values instead of values. It tracks
 //! which parts every rendering reaches: only there does a failure concern every record.
 
+mod call;
 mod classes;
 mod compare;
 mod constant;

@@ -87,7 +87,12 @@ pub fn parse_record(text: &[u8]) -> Result<Record, JsonError> {
     parse(text, RecordSeed)
 }
 
-fn parse<'de, S: DeserializeSeed<'de>>(text: &'de [u8], seed: S) -> Result<S::Value, JsonError> {
+/// Reads JSON into what `seed` makes of it, with the rules of [`parse_value`] for numbers, texts and nesting; only white
+/// space may follow it.
+///
+/// # Errors
+/// The errors of [`parse_value`], and those of `seed`.
+pub fn parse<'de, S: DeserializeSeed<'de>>(text: &'de [u8], seed: S) -> Result<S::Value, JsonError> {
     let mut json = serde_json::Deserializer::from_slice(text);
     seed.deserialize(&mut json).and_then(|value| json.end().map(|()| value)).map_err(|e| JsonError::new(&e, text))
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use anabranch_plugin::backoff::Backoff;
+use anabranch_plugin::parameters::Parameters;
 use chrono::DateTime;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
@@ -25,10 +26,40 @@ impl Retry {
     /// No retries.
     pub const NEVER: Retry = Retry { count: 0, delays: Backoff::doubling(Duration::ZERO, Duration::ZERO) };
 
+    /// Returns retries with these delays; a number that is too large is the largest.
+    pub fn new(count: u64, delays: Backoff) -> Self {
+        Retry { count: u32::try_from(count).unwrap_or(u32::MAX), delays }
+    }
+
     /// Returns the delay after `made` attempts. `wish` is the time that the last answer asked to wait.
     pub(super) fn delay(&self, made: u32, wish: Option<Duration>) -> Duration {
         let delay = self.delays.after(made);
         (delay + delay.mul_f64(SPREAD * fastrand::f64())).max(wish.unwrap_or_default())
+    }
+}
+
+/// Parameters of retries, for all processors that send requests.
+#[derive(Debug, Parameters)]
+pub struct Retries {
+    /// Maximum number of retries after 408, 429, 5xx or no answer.
+    #[parameter(name = "backoffRetry.count", default = 0, greater_than = -1)]
+    count: u64,
+    /// Growth factor of the delay between attempts.
+    #[parameter(name = "backoffRetry.factor", default = 2, greater_than = 0, only_with = "backoffRetry.count")]
+    factor: f64,
+    /// Delay before the first retry; a random part of up to a quarter is added.
+    #[parameter(name = "backoffRetry.min", default = "100ms", only_with = "backoffRetry.count")]
+    min: Duration,
+    /// Maximum delay, unless the service asks for more.
+    #[parameter(name = "backoffRetry.max", default = "5s", only_with = "backoffRetry.count")]
+    max: Duration,
+}
+
+impl Retries {
+    /// Returns the number and delays.
+    pub fn retry(&self) -> Retry {
+        let delays = Backoff { first: self.min, longest: self.max, factor: self.factor };
+        Retry::new(self.count, delays)
     }
 }
 

@@ -4,10 +4,10 @@ use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::flow::{RecordShape, Shape};
 use anabranch_plugin::operator::Configured;
 use anabranch_plugin::settings::Settings;
+use anabranch_plugin::testing::json::text;
 use anabranch_plugin::testing::{self, configured::Opened};
 use anabranch_record::Position;
 use anabranch_record::fault::FaultClass;
-use anabranch_record::json::write_record;
 use anabranch_record::value::Object;
 
 use super::*;
@@ -72,9 +72,7 @@ async fn one(settings: &[(&str, &str)], record: Record) -> Result<Record, String
 }
 
 fn json(record: &Record) -> serde_json::Value {
-    let mut text = Vec::new();
-    write_record(record, &mut text).unwrap();
-    serde_json::from_slice(&text).unwrap()
+    serde_json::from_str(&text(record)).unwrap()
 }
 
 fn echo(request: &Received) -> Reply {

@@ -1,15 +1,20 @@
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::settings::Settings;
+use anabranch_plugin::source::{Read, Room};
 use anabranch_plugin::testing::{check_source, configured};
+use anabranch_record::{Data, Record};
 use futures::future::join_all;
 use proptest::prelude::*;
+use tokio::time::Instant;
 
 use super::*;
+use crate::file::follower::Step;
+use crate::file::generations::Missed;
 use crate::testing::host;
 
 mod backlog;

@@ -8,7 +8,7 @@ use anabranch_record::phrase::shortened;
 use anabranch_record::text::Str;
 use tracing::field::{Field, Visit};
 
-use super::{LogFormat, word};
+use super::LogFormat;
 use crate::terminal::{is_unsafe, json_text, shown};
 
 /// Maximum bytes of all texts of a line, so that no line is too large for the queue of lines, however many of its
@@ -147,7 +147,7 @@ fn one_line(text: &mut String, message: &str) {
 }
 
 fn json_opening(level: LogLevel) -> String {
-    format!("{{\"time\":\"{}\",\"level\":\"{}\"", now(), word(level))
+    format!("{{\"time\":\"{}\",\"level\":\"{}\"", now(), level.as_str())
 }
 
 fn json_pair(text: &mut String, name: &str, value: &str) {

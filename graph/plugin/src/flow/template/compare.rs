@@ -5,6 +5,7 @@ use std::ops::Range;
 use anabranch_template::tree::{Literal, Operand, Term};
 
 use super::Walk;
+use super::call::Call;
 use super::classes::Classes;
 use super::expression::{Known, bytes};
 use crate::codes;
@@ -15,7 +16,8 @@ const NUMBERS: Classes = Classes::INT.with(Classes::FLOAT).with(Classes::LONG);
 
 impl Walk<'_> {
     /// Reports a text that a metadata entry never has.
-    fn entries(&mut self, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    fn entries(&mut self, call: &Call<'_>) {
+        let Call { values, .. } = *call;
         let [a, b] = values else { return };
         for (entry, literal, i) in [(a, b, 1), (b, a, 0)] {
             let (Known::Entry { key, .. }, Known::Literal(Literal::Text(text))) = (entry, literal) else { continue };
@@ -26,27 +28,20 @@ impl Walk<'_> {
             }
             let message =
                 format!("no record has the metadata {:?} with the text {:?} here", key.as_str(), text.as_str());
-            let place = self.at(args.get(i).map_or_else(|| at.clone(), bytes));
+            let place = self.at(call.place(i));
             self.flow.warn(codes::FLOW_NEVER_TRUE, place, message, None, Some(hint.to_owned()));
         }
     }
 
-    /// Checks whether the first argument is comparable with the others. `args` are those written after the function's
-    /// name.
-    pub(super) fn comparison(
-        &mut self,
-        name: &str,
-        args: &[Operand],
-        values: &[Known],
-        at: &Range<usize>,
-        certain: bool,
-    ) {
+    /// Checks whether the first argument is comparable with the others.
+    pub(super) fn comparison(&mut self, call: &Call<'_>) {
+        let Call { name, args, values, at, certain } = *call;
         let Some((first, others)) = values.split_first() else { return };
         if matches!(name, "eq" | "ne") {
-            self.operations(name == "eq", args, values, at, certain);
+            self.operations(name == "eq", call);
         }
         if name == "eq" && !self.branching {
-            self.entries(args, values, at);
+            self.entries(call);
         }
         for (i, other) in others.iter().enumerate() {
             // The first equal argument ends the comparison.
@@ -82,7 +77,8 @@ impl Walk<'_> {
     }
 
     /// Reports a comparison of the order of durations, which functions return as texts: "9h0m0s" is above "24h0m0s".
-    pub(super) fn durations_as_texts(&mut self, name: &str, values: &[Known], at: &Range<usize>) {
+    pub(super) fn durations_as_texts(&mut self, call: &Call<'_>) {
+        let Call { name, values, at, .. } = *call;
         let duration = values.iter().find_map(|value| match value {
             Known::Made(function @ ("ago" | "duration" | "durationRound")) => Some(*function),
             _ => None,

@@ -5,6 +5,7 @@ use std::ops::Range;
 use anabranch_template::tree::{Literal, Operand};
 
 use super::Walk;
+use super::call::Call;
 use super::classes::Classes;
 use super::expression::{Known, bytes};
 use super::never::CODE;
@@ -27,7 +28,8 @@ impl Walk<'_> {
     }
 
     /// Checks a comparison of a value that has few possible texts.
-    pub(super) fn constants(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn constants(&mut self, call: &Call<'_>) {
+        let Call { name, args, values, at, .. } = *call;
         let [left, right] = values else { return };
         if self.flow.substituted {
             return;

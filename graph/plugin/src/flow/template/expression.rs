@@ -10,6 +10,7 @@ use anabranch_template::functions::{Function, Param};
 use anabranch_template::slips;
 use anabranch_template::tree::{Command, Literal, Operand, Pipeline, Term};
 
+use super::call::Call;
 use super::classes::Classes;
 use super::printing::Shown;
 use super::reading::Way;
@@ -219,24 +220,25 @@ impl Walk<'_> {
             let place = args.last().filter(|_| args.len() == values.len()).map_or_else(|| at.clone(), bytes);
             self.no_map(function.name, place, &at, scope);
         }
+        let call = Call { name: function.name, args, values: &values, at: &at, certain: scope.certain };
         if matches!(function.name, "eq" | "ne" | "lt" | "le" | "gt" | "ge") {
-            self.comparison(function.name, args, &values, &at, scope.certain);
-            self.used_in_comparison(function.name, args, &values, &at, scope.certain);
-            self.durations_as_texts(function.name, &values, &at);
+            self.comparison(&call);
+            self.used_in_comparison(&call);
+            self.durations_as_texts(&call);
         }
-        self.piped_order(function.name, args, &values, &at);
-        if !self.reversed(function.name, args, &values, &at, scope.certain) {
-            self.suspect(function.name, args, &values, &at, scope.certain);
-            self.never(function.name, args, &values, &at);
-            self.constants(function.name, args, &values, &at);
-            self.counted_as_zero(function.name, args, &values, &at);
-            self.raw_as_json(function.name, args, &values, &at);
-            self.first_of_text(function.name, args, &values, &at);
-            self.no_regex(function.name, args, &values, &at);
-            self.unaccepted(function.name, args, &values, &at, scope.certain);
+        self.piped_order(&call);
+        if !self.reversed(&call) {
+            self.suspect(&call);
+            self.never(&call);
+            self.constants(&call);
+            self.counted_as_zero(&call);
+            self.raw_as_json(&call);
+            self.first_of_text(&call);
+            self.no_regex(&call);
+            self.unaccepted(&call);
         }
-        self.in_quotes(function.name, args, &values, &at);
-        self.keys(function.name, args, &values, &at, scope.certain);
+        self.in_quotes(&call);
+        self.keys(&call);
         self.failing_constant(function, args, values.len(), findings, scope.certain);
         self.may_be_missing(function, args, &values);
         match (function.name, &values[..]) {
@@ -244,7 +246,7 @@ impl Walk<'_> {
                 (Some(yes), Some(no)) => Known::Of(yes | no),
                 _ => Known::Anything,
             },
-            _ => match self.shown(function.name, args, &values, &at) {
+            _ => match self.shown(&call) {
                 Some(shown) => Known::Shown(shown),
                 None => self.result_of(function.name, &values),
             },
@@ -281,8 +283,9 @@ impl Walk<'_> {
             self.field_if_there(arg, &value);
             // In a condition, a text is reported for the whole expression.
             if self.place.part != Part::Condition {
+                let (args, values) = (std::slice::from_ref(arg), std::slice::from_ref(&value));
                 let name = if or { "or" } else { "and" };
-                self.in_quotes(name, std::slice::from_ref(arg), std::slice::from_ref(&value), &bytes(arg));
+                self.in_quotes(&Call { name, args, values, at: &bytes(arg), certain: scope.certain });
             }
             let decides = self.truth(&value).map(|truth| truth == or);
             if decides != Some(false) {

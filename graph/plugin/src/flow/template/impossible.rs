@@ -6,6 +6,7 @@ use anabranch_record::text::Str;
 use anabranch_template::tree::{Command, Literal, Operand, Term};
 
 use super::Walk;
+use super::call::Call;
 use super::expression::{Known, bytes};
 use super::never::CODE;
 use super::order::reads_record;
@@ -25,7 +26,8 @@ const OF_NO_FIELD: [(&str, &str); 9] = [
 
 impl Walk<'_> {
     /// Reports a comparison if the call on one side never returns the value on the other side.
-    pub(super) fn impossible(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn impossible(&mut self, whole: &Call<'_>) {
+        let Call { name, args, values, at, .. } = *whole;
         match (name, args) {
             ("eq" | "ne", [first, others @ ..]) => {
                 let found = others.iter().find_map(|other| {

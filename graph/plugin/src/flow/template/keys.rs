@@ -7,6 +7,7 @@ use anabranch_template::functions::{Function, Param};
 use anabranch_template::tree::{Command, Literal, Operand, Pipeline, Term};
 
 use super::Walk;
+use super::call::Call;
 use super::elsewhere::reference_to_value;
 use super::expression::{Known, bytes};
 use super::reading::Way;
@@ -19,19 +20,20 @@ const SAID: [&str; 14] =
 
 impl Walk<'_> {
     /// Checks the names that a call looks up in a map of the record.
-    pub(super) fn keys(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
+    pub(super) fn keys(&mut self, call: &Call<'_>) {
+        let Call { name, values, certain, .. } = *call;
         match (name, values) {
-            ("get" | "hasKey", [map, _]) => self.key(map, 1..2, args, values, at, false),
+            ("get" | "hasKey", [map, _]) => self.key(map, 1..2, call, false),
             ("pick" | "omit", [map, keys @ ..]) => {
                 for i in 1..=keys.len() {
-                    self.key(map, i..i + 1, args, values, at, certain);
+                    self.key(map, i..i + 1, call, certain);
                 }
             }
             ("dig", [keys @ .., _, map]) => {
                 let literal = |known: &Known| matches!(known, Known::Literal(Literal::Text(_)));
                 let known = keys.iter().take_while(|key| literal(key)).count();
                 if known > 0 {
-                    self.key(map, 0..known, args, values, at, false);
+                    self.key(map, 0..known, call, false);
                 }
             }
             _ => {}
@@ -39,15 +41,8 @@ impl Walk<'_> {
     }
 
     /// Checks nested names that are looked up in a map. `sure`: the template has no effect without them.
-    fn key(
-        &mut self,
-        map: &Known,
-        keys: Range<usize>,
-        args: &[Operand],
-        values: &[Known],
-        at: &Range<usize>,
-        sure: bool,
-    ) {
+    fn key(&mut self, map: &Known, keys: Range<usize>, call: &Call<'_>, sure: bool) {
+        let Call { args, values, at, .. } = *call;
         let Known::Way(way) = map else { return };
         let mut way = Way { settled: false, ..way.clone() };
         for key in &values[keys.clone()] {

@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use anabranch_record::access::Access;
 use anabranch_template::functions::{has_element, is_duration, unsupported_zone};
-use anabranch_template::tree::{Literal, Operand};
+use anabranch_template::tree::Literal;
 use anabranch_template::{DoubtKind, Template};
 
 use super::Walk;
-use super::expression::{Known, bytes};
+use super::call::Call;
+use super::expression::Known;
 use crate::codes;
 use crate::flow::{Flow, Place};
 
@@ -39,12 +40,13 @@ const ELSEWHERE: [(&str, &str); 21] = [
 
 impl Walk<'_> {
     /// Reports a layout with the same output for every time, or nearly so.
-    pub(super) fn layout(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn layout(&mut self, call: &Call<'_>) {
+        let Call { name, values, .. } = *call;
         if !matches!(name, "date" | "dateInZone" | "date_in_zone" | "toDate" | "mustToDate") {
             return;
         }
         let Some(Known::Literal(Literal::Text(layout))) = values.first() else { return };
-        let place = args.first().map_or_else(|| at.clone(), bytes);
+        let place = call.place(0);
         let meant = translated(layout);
         if meant.is_none() && has_element(layout) {
             return;
@@ -60,7 +62,8 @@ impl Walk<'_> {
     }
 
     /// Reports a zone that times cannot be converted to.
-    pub(super) fn zone(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
+    pub(super) fn zone(&mut self, call: &Call<'_>) {
+        let Call { name, values, certain, .. } = *call;
         let parameter = match name {
             "dateInZone" | "date_in_zone" => 2,
             "htmlDateInZone" => 1,
@@ -68,7 +71,7 @@ impl Walk<'_> {
         };
         let Some(Known::Literal(Literal::Text(zone))) = values.get(parameter) else { return };
         let Some(why) = unsupported_zone(zone) else { return };
-        let place = args.get(parameter).map_or_else(|| at.clone(), bytes);
+        let place = call.place(parameter);
         let hint = "write \"UTC\", or an offset such as \"+02:00\"".to_owned();
         self.fails(codes::FLOW_WRONG_ARGUMENT, place, format!("every record fails here: {why}"), hint, certain);
     }
@@ -83,14 +86,8 @@ impl Walk<'_> {
     }
 
     /// Reports a duration with an unknown unit: the time stays unchanged, or the duration is 0.
-    pub(super) fn length_of_time(
-        &mut self,
-        name: &str,
-        args: &[Operand],
-        values: &[Known],
-        at: &Range<usize>,
-        certain: bool,
-    ) {
+    pub(super) fn length_of_time(&mut self, call: &Call<'_>) {
+        let Call { name, values, certain, .. } = *call;
         let so = match name {
             "dateModify" | "date_modify" => "the time does not change",
             "mustDateModify" | "must_date_modify" => "",
@@ -101,7 +98,7 @@ impl Walk<'_> {
         if is_duration(length) {
             return;
         }
-        let place = args.first().map_or_else(|| at.clone(), bytes);
+        let place = call.place(0);
         let meant = in_hours(length);
         let hint = match &meant {
             Some(meant) => format!("write {meant:?}"),

@@ -8,6 +8,7 @@ use anabranch_record::text::Str;
 use anabranch_template::tree::{Literal, Operand, Term};
 
 use super::Walk;
+use super::call::Call;
 use super::expression::{Known, bytes};
 use super::order::reads_record;
 use crate::codes;
@@ -51,19 +52,19 @@ const KINDS: [&str; 22] = [
 
 impl Walk<'_> {
     /// Checks a call whose result is constant or independent of its input.
-    pub(super) fn never(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
-        let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
+    pub(super) fn never(&mut self, call: &Call<'_>) {
+        let Call { name, args, values, .. } = *call;
         if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex")
             && name != "regexQuoteMeta"
             && let Some(Known::Literal(Literal::Text(pattern))) = values.first()
         {
             let searched = args.get(1).map(|arg| self.text(&bytes(arg)).to_lowercase()).unwrap_or_default();
-            self.slashes(pattern, &searched, place(0));
+            self.slashes(pattern, &searched, call.place(0));
         }
-        self.impossible(name, args, values, at);
+        self.impossible(call);
         match name {
             "eq" | "ne" => {
-                self.same_twice(name, args, at);
+                self.same_twice(call);
                 for value in values {
                     let function = match value {
                         Known::Made(function) => function,
@@ -72,25 +73,25 @@ impl Walk<'_> {
                     };
                     for (j, other) in values.iter().enumerate() {
                         if let Known::Literal(Literal::Text(text)) = other {
-                            self.never_gives(function, text, place(j), name == "ne");
+                            self.never_gives(function, text, call.place(j), name == "ne");
                         }
                     }
                 }
             }
-            "lt" | "le" | "gt" | "ge" => self.same_twice(name, args, at),
+            "lt" | "le" | "gt" | "ge" => self.same_twice(call),
             "contains" | "hasPrefix" | "hasSuffix" => {
                 if let [Known::Literal(Literal::Text(text)), Known::Made(function @ ("upper" | "lower"))] = values {
-                    self.never_gives(function, text, place(0), false);
+                    self.never_gives(function, text, call.place(0), false);
                 }
             }
             "kindIs" => {
                 if let Some(Known::Literal(Literal::Text(text))) = values.first() {
-                    self.never_gives("kindOf", text, place(0), false);
+                    self.never_gives("kindOf", text, call.place(0), false);
                 }
             }
             "regexReplaceAll" | "mustRegexReplaceAll" => {
                 if let [Known::Literal(Literal::Text(pattern)), _, Known::Literal(Literal::Text(text))] = values {
-                    self.group(pattern, text, place(2));
+                    self.group(pattern, text, call.place(2));
                 }
             }
             _ => {}
@@ -98,7 +99,8 @@ impl Walk<'_> {
     }
 
     /// Reports a comparison of equal operands: `eq .x .x`.
-    fn same_twice(&mut self, name: &str, args: &[Operand], at: &Range<usize>) {
+    fn same_twice(&mut self, call: &Call<'_>) {
+        let Call { name, args, at, .. } = *call;
         let [a, b] = args else { return };
         let text = self.text(&bytes(a));
         let random = ["now", "rand", "uuid", "shuffle"].iter().any(|name| text.contains(name));

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use anabranch_record::code::Code;
 use anabranch_template::functions::conversion::{Numeric, gives_element, numeric};
-use anabranch_template::tree::Operand;
 
 use super::Walk;
+use super::call::Call;
 use super::classes::Classes;
-use super::expression::{Known, bytes};
+use super::expression::Known;
 use crate::codes;
 
 const CODE: Code = codes::FLOW_SUSPECT;
@@ -26,7 +26,8 @@ fn good(function: &str) -> Classes {
 
 impl Walk<'_> {
     /// Reports `int .Key` of raw data, `add .Payload.After 1`.
-    pub(super) fn counted_as_zero(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn counted_as_zero(&mut self, call: &Call<'_>) {
+        let Call { name, args, values, .. } = *call;
         let Some(Numeric { from, to, .. }) = numeric(name) else { return };
         // The parameter of `atoi` is a text.
         if name == "atoi" {
@@ -37,7 +38,7 @@ impl Walk<'_> {
             if classes.is_empty() || classes.overlaps(good(name)) {
                 continue;
             }
-            let at = args.get(i).map_or_else(|| at.clone(), bytes);
+            let at = call.place(i);
             let written = args.get(i).map_or("VALUE", |_| self.text(&at)).to_owned();
             let raw = classes.within(Classes::RAW | Classes::BYTES);
             let hint = match classes {
@@ -61,9 +62,10 @@ impl Walk<'_> {
     }
 
     /// Reports `first .Key` of raw data.
-    pub(super) fn first_of_text(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn first_of_text(&mut self, call: &Call<'_>) {
+        let Call { name, args, values, .. } = *call;
         let Some(value) = values.first().filter(|_| gives_element(name)) else { return };
-        let at = args.first().map_or_else(|| at.clone(), bytes);
+        let at = call.place(0);
         let written = args.first().map_or("VALUE", |_| self.text(&at)).to_owned();
         // List functions do not accept texts.
         if self.usual_classes(value).is_some_and(|classes| classes.within(Classes::RAW)) {

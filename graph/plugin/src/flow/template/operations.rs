@@ -5,10 +5,11 @@ use std::ops::Range;
 use anabranch_record::Operation;
 use anabranch_record::near::did_you_mean;
 use anabranch_template::Template;
-use anabranch_template::tree::{Body, Literal, Node, Operand, Term};
+use anabranch_template::tree::{Body, Literal, Node, Term};
 
 use super::Walk;
-use super::expression::{Known, bytes};
+use super::call::Call;
+use super::expression::Known;
 use crate::codes;
 use crate::diagnostic::Severity;
 use crate::flow::{Flow, Place};
@@ -137,14 +138,8 @@ fn constant_texts(body: &Body, source: &str, texts: &mut Vec<Range<usize>>) {
 impl Walk<'_> {
     /// Reports texts that are not an operation, or not one of the operations that occur here: the comparison is
     /// constant.
-    pub(super) fn operations(
-        &mut self,
-        equal: bool,
-        args: &[Operand],
-        values: &[Known],
-        at: &Range<usize>,
-        certain: bool,
-    ) {
+    pub(super) fn operations(&mut self, equal: bool, call: &Call<'_>) {
+        let Call { values, certain, .. } = *call;
         if !values.iter().any(|value| matches!(value, Known::OperationName)) {
             return;
         }
@@ -157,7 +152,7 @@ impl Walk<'_> {
         // A guard against records that do not occur, and a branch for some that do, are harmless.
         let harmless = !equal || !only || self.branching;
         for (i, text) in values.iter().enumerate().filter_map(|(i, value)| Some((i, text(value)?))) {
-            let at = args.get(i).map_or_else(|| at.clone(), bytes);
+            let at = call.place(i);
             match text.parse::<Operation>() {
                 Ok(operation) if harmless || self.flow.record.operations.contains(operation) => {}
                 Ok(operation) => {

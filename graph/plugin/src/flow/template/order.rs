@@ -1,11 +1,10 @@
 //! Arguments in the order of other languages: the data before the text to search for.
 
-use std::ops::Range;
-
 use anabranch_record::code::Code;
 use anabranch_template::tree::{Literal, Operand, Pipeline, Term};
 
 use super::Walk;
+use super::call::Call;
 use super::expression::{Known, bytes};
 use crate::codes;
 
@@ -38,15 +37,9 @@ const DATA: [(&str, usize, &str); 21] = [
 
 impl Walk<'_> {
     /// Reports a call with exchanged arguments: a literal in the place of the data. Returns `true` if it is one.
-    pub(super) fn reversed(
-        &mut self,
-        name: &str,
-        args: &[Operand],
-        values: &[Known],
-        at: &Range<usize>,
-        certain: bool,
-    ) -> bool {
-        if name == "has" && self.has_of_list(args, values, at) {
+    pub(super) fn reversed(&mut self, call: &Call<'_>) -> bool {
+        let Call { name, args, values, at, certain } = *call;
+        if name == "has" && self.has_of_list(call) {
             return true;
         }
         let Some((_, data, form)) = DATA.iter().find(|(function, ..)| *function == name) else { return false };
@@ -115,7 +108,8 @@ impl Walk<'_> {
     }
 
     /// Reports `has (list "DE" "FR") .Payload.After.country`: a list of constants in the place of the value.
-    fn has_of_list(&mut self, args: &[Operand], values: &[Known], at: &Range<usize>) -> bool {
+    fn has_of_list(&mut self, call: &Call<'_>) -> bool {
+        let Call { args, values, at, .. } = *call;
         let [listed, others @ ..] = args else { return false };
         let Term::Pipeline(pipeline) = &listed.term else { return false };
         let [command] = &*pipeline.commands else { return false };
@@ -145,7 +139,8 @@ impl Walk<'_> {
 
     /// Reports `.Payload.After.amount | gt 10.0`, which tests whether 10 is greater, and `.Payload.After.amount | divf
     /// 100.0`, which computes 100 divided by the amount.
-    pub(super) fn piped_order(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn piped_order(&mut self, call: &Call<'_>) {
+        let Call { name, args, values, at, .. } = *call;
         let ([literal], [Known::Literal(Literal::Number(number)), piped]) = (args, values) else { return };
         let says = match name {
             "gt" => "tests whether {} is greater than",

@@ -1,11 +1,10 @@
 //! Regular expressions in the place of literal texts, and patterns with one backslash too many.
 
-use std::ops::Range;
-
 use anabranch_template::functions::invalid_pattern;
-use anabranch_template::tree::{Literal, Operand};
+use anabranch_template::tree::Literal;
 
 use super::Walk;
+use super::call::Call;
 use super::expression::{Known, bytes};
 use crate::codes;
 
@@ -24,9 +23,10 @@ const PLAIN: [(&str, &str, Option<&str>); 9] = [
 
 impl Walk<'_> {
     /// Reports patterns in the place of literal texts, and patterns that never match what is intended.
-    pub(super) fn no_regex(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn no_regex(&mut self, call: &Call<'_>) {
+        let Call { name, args, values, .. } = *call;
         let Some(Known::Literal(Literal::Text(pattern))) = values.first() else { return };
-        let at = args.first().map_or_else(|| at.clone(), bytes);
+        let at = call.place(0);
         if let Some((_, does, instead)) = PLAIN.iter().find(|(plain, ..)| *plain == name) {
             if !is_regex(pattern) {
                 return;

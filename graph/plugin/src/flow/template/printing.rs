@@ -7,6 +7,7 @@ use anabranch_template::functions::conversion::{Notation, notation};
 use anabranch_template::tree::{Literal, Operand, Pipeline};
 
 use super::Walk;
+use super::call::Call;
 use super::classes::Classes;
 use super::expression::{Known, bytes};
 use super::suspect::verbs;
@@ -108,7 +109,8 @@ impl Walk<'_> {
 
     /// Returns the text that a function creates from its arguments, if one of them is in a notation that is probably
     /// not intended.
-    pub(super) fn shown(&self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) -> Option<Shown> {
+    pub(super) fn shown(&self, call: &Call<'_>) -> Option<Shown> {
+        let Call { name, args, values, .. } = *call;
         let notation = notation(name).filter(|notation| *notation != Notation::Json)?;
         let format = match (name, values.first()) {
             ("printf", Some(Known::Literal(Literal::Text(format)))) => Some(verbs(format)?),
@@ -140,13 +142,14 @@ impl Walk<'_> {
                 ("printf", [Known::Literal(Literal::Text(format)), _]) => format == "%v",
                 _ => false,
             };
-            let place = args.get(i).map_or_else(|| at.clone(), bytes);
+            let place = call.place(i);
             Some(Shown { classes, at: place, value: self.named(args, i), whole })
         })
     }
 
     /// Reports `toJson` of raw data.
-    pub(super) fn raw_as_json(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn raw_as_json(&mut self, call: &Call<'_>) {
+        let Call { name, args, values, .. } = *call;
         if notation(name) != Some(Notation::Json) {
             return;
         }
@@ -161,7 +164,7 @@ impl Walk<'_> {
                 "write printf \"%s\" {value} for its text, or {name} (printf \"%s\" {value}) for a text in quotes; to \
                  use its fields, decode it first, for example with json.decode"
             );
-            let place = self.at(args.get(i).map_or_else(|| at.clone(), bytes));
+            let place = self.at(call.place(i));
             self.flow.warn(CODE, place, message, None, Some(hint));
         }
     }

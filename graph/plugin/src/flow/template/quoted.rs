@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use anabranch_template::tree::{Literal, Operand};
+use anabranch_template::tree::Literal;
 
 use super::Walk;
+use super::call::Call;
 use super::elsewhere::reference_to_value;
-use super::expression::{Known, bytes};
+use super::expression::Known;
 use crate::codes;
 
 /// Functions for which such a text may be intended: the text is assembled, or compared with the data of a record.
@@ -29,7 +30,8 @@ fn worked_on(name: &str, count: usize) -> Range<usize> {
 
 impl Walk<'_> {
     /// Reports a text that is a reference in quotes. `args` are those written after the function's name.
-    pub(super) fn in_quotes(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn in_quotes(&mut self, call: &Call<'_>) {
+        let Call { name, values, .. } = *call;
         let text = |known: &Known| match known {
             Known::Literal(Literal::Text(text)) => Some(text.clone()),
             _ => None,
@@ -43,7 +45,7 @@ impl Walk<'_> {
         for i in worked_on(name, values.len()) {
             let Some(text) = values.get(i).and_then(text) else { continue };
             let Some(reference) = reference_to_value(&text) else { continue };
-            let at = args.get(i).map_or_else(|| at.clone(), bytes);
+            let at = call.place(i);
             let (message, hint) = match (is_key, reference.rsplit_once('.')) {
                 (true, Some((_, last))) => (
                     format!("{name} needs the name of a field, and no field has the name {text:?}"),

@@ -1,16 +1,15 @@
 //! Template code that works, but probably not as intended.
 
-use std::ops::Range;
-
 use anabranch_record::code::Code;
 use anabranch_record::phrase::counted;
 use anabranch_template::functions::conversion::numeric;
 use anabranch_template::functions::invalid_pattern;
-use anabranch_template::tree::{Literal, Operand};
+use anabranch_template::tree::Literal;
 
 use super::Walk;
+use super::call::Call;
 use super::classes::Classes;
-use super::expression::{Known, bytes};
+use super::expression::Known;
 use crate::codes;
 use crate::diagnostic::Severity;
 use crate::flow::Form;
@@ -33,8 +32,8 @@ impl Walk<'_> {
     }
 
     /// Reports calls with a result that is probably not intended. `args` are those written after the function's name.
-    pub(super) fn suspect(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
-        let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
+    pub(super) fn suspect(&mut self, call: &Call<'_>) {
+        let Call { name, args, values, at, certain } = *call;
         if let Some(fractions) = numeric(name).and_then(|numeric| numeric.fractions) {
             let cut = values.iter().position(|value| match value {
                 Known::Literal(Literal::Number(number)) => number.is_float && number.float.fract() != 0.0,
@@ -43,7 +42,7 @@ impl Walk<'_> {
             if let Some(cut) = cut {
                 let message =
                     format!("{name} works with whole numbers: the digits after the decimal point are cut off");
-                let place = self.at(place(cut));
+                let place = self.at(call.place(cut));
                 self.flow.warn(CODE, place, message, None, Some(format!("write {fractions}")));
                 let head = at.start..at.start + name.len();
                 if self.text(&head) == name {
@@ -51,14 +50,20 @@ impl Walk<'_> {
                 }
             }
         }
-        self.layout(name, args, values, at);
-        self.zone(name, args, values, at, certain);
-        self.length_of_time(name, args, values, at, certain);
+        self.layout(call);
+        self.zone(call);
+        self.length_of_time(call);
         match name {
             "repeat" if matches!(values.first(), Some(Known::Literal(Literal::Number(number))) if number.int > Some(MOST_BYTES)) =>
             {
                 let message = "every record fails here: a template builds at most 256 MiB of text".to_owned();
-                self.fails(codes::FLOW_WRONG_ARGUMENT, place(0), message, "write a smaller number".to_owned(), certain);
+                self.fails(
+                    codes::FLOW_WRONG_ARGUMENT,
+                    call.place(0),
+                    message,
+                    "write a smaller number".to_owned(),
+                    certain,
+                );
             }
             "div" | "mod" if matches!(values.last(), Some(Known::Literal(Literal::Number(number))) if number.int == Some(0)) =>
             {
@@ -74,7 +79,7 @@ impl Walk<'_> {
             "date" | "dateInZone" | "date_in_zone" | "htmlDate" | "htmlDateInZone" | "ago" => {
                 let i = usize::from(name.starts_with("date"));
                 if values.get(i).is_some_and(|value| self.is_of_json(value)) {
-                    let at = place(i);
+                    let at = call.place(i);
                     let message =
                         format!("JSON has no times: {name} of a text returns the current time, whatever the text is");
                     let written = if i < args.len() { self.text(&at) } else { "VALUE" };
@@ -88,17 +93,17 @@ impl Walk<'_> {
                 if values.get(i).and_then(|value| self.classes(value)) == Some(Classes::TEXT) {
                     let message = format!("{name} of a text returns the current time, whatever the text is");
                     let hint = "parse the text first: (toDate \"2006-01-02\" …)".to_owned();
-                    let place = self.at(place(i));
+                    let place = self.at(call.place(i));
                     self.flow.warn(CODE, place, message, None, Some(hint));
                 }
             }
-            "printf" => self.format_fits(args, values, at),
+            "printf" => self.format_fits(call),
             "concat" => {
                 let text = values.iter().position(|value| self.classes(value) == Some(Classes::TEXT));
                 if let Some(i) = text {
                     let message = "every record fails here: concat joins lists, not texts".to_owned();
                     let hint = "write print instead of concat".to_owned();
-                    self.fails(codes::FLOW_WRONG_ARGUMENT, place(i), message, hint, certain);
+                    self.fails(codes::FLOW_WRONG_ARGUMENT, call.place(i), message, hint, certain);
                 }
             }
             _ if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex")
@@ -111,12 +116,12 @@ impl Walk<'_> {
                     "regexMatch" => {
                         let message = format!("this never matches: {why}");
                         let severity = if certain { Severity::Error } else { Severity::Warning };
-                        let place = self.at(place(0));
+                        let place = self.at(call.place(0));
                         self.flow.remark(severity, codes::FLOW_WRONG_ARGUMENT, place, message, None, Some(hint));
                     }
                     _ => self.fails(
                         codes::FLOW_WRONG_ARGUMENT,
-                        place(0),
+                        call.place(0),
                         format!("every record fails here: {why}"),
                         hint,
                         certain,
@@ -128,10 +133,10 @@ impl Walk<'_> {
     }
 
     /// Checks whether a format has one verb per value, each suitable for its value.
-    fn format_fits(&mut self, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    fn format_fits(&mut self, call: &Call<'_>) {
+        let Call { values, .. } = *call;
         let Some((Known::Literal(Literal::Text(format)), values)) = values.split_first() else { return };
         let Some(verbs) = verbs(format) else { return };
-        let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
         if verbs.len() != values.len() {
             let message = format!(
                 "the format has {} for {}: the text then contains an error instead of a value",
@@ -139,7 +144,7 @@ impl Walk<'_> {
                 counted(values.len(), "value")
             );
             let hint = "write one verb for each value, for example %v, and %% for a percent sign".to_owned();
-            let place = self.at(place(0));
+            let place = self.at(call.place(0));
             return self.flow.warn(CODE, place, message, None, Some(hint));
         }
         let whole = Classes::INT | Classes::LONG | Classes::OPERATION;
@@ -157,7 +162,7 @@ impl Walk<'_> {
                 continue;
             }
             let message = format!("%{verb} does not print {}: the text becomes %!{verb}(…)", classes.names());
-            let place = self.at(place(i + 1));
+            let place = self.at(call.place(i + 1));
             self.flow.warn(CODE, place, message, None, Some("write %v, which prints any value".to_owned()));
         }
     }

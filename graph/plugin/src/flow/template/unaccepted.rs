@@ -7,8 +7,9 @@ use anabranch_template::functions::Function;
 use anabranch_template::tree::{Command, Literal, Operand, Pipeline, Range_, Term};
 use anabranch_template::{MissingKey, Template};
 
+use super::call::Call;
 use super::classes::Classes;
-use super::expression::{Known, bytes};
+use super::expression::Known;
 use super::{Scope, Walk};
 use crate::codes;
 
@@ -62,17 +63,11 @@ fn refused(function: &str, parameter: usize) -> Classes {
 
 impl Walk<'_> {
     /// Reports arguments of a class that the function does not accept.
-    pub(super) fn unaccepted(
-        &mut self,
-        name: &str,
-        args: &[Operand],
-        values: &[Known],
-        at: &Range<usize>,
-        certain: bool,
-    ) {
+    pub(super) fn unaccepted(&mut self, call: &Call<'_>) {
+        let Call { name, values, certain, .. } = *call;
         for (i, value) in values.iter().enumerate() {
             let refused = refused(name, i);
-            let place = args.get(i).map_or_else(|| at.clone(), bytes);
+            let place = call.place(i);
             self.used_as_other(refused, value, place.clone(), certain);
             let Some(classes) = self.classes(value).filter(|classes| !classes.is_empty() && classes.within(refused))
             else {
@@ -100,7 +95,7 @@ impl Walk<'_> {
         if let ("chunk" | "mustChunk", Some(Known::Literal(Literal::Number(size)))) = (name, values.first())
             && size.int.is_some_and(|size| size < 1)
         {
-            let place = args.first().map_or_else(|| at.clone(), bytes);
+            let place = call.place(0);
             let message = format!("every record fails here: the parts of {name} have at least 1 element");
             self.fails(codes::FLOW_WRONG_ARGUMENT, place, message, "write 1 or more".to_owned(), certain);
         }

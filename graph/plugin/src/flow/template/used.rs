@@ -8,6 +8,7 @@ use anabranch_template::functions::Param;
 use anabranch_template::tree::Operand;
 
 use super::Walk;
+use super::call::Call;
 use super::classes::Classes;
 use super::expression::{Known, bytes};
 use super::reading::Way;
@@ -82,14 +83,8 @@ impl Walk<'_> {
     }
 
     /// Declares that the first two operands of a comparison can be compared.
-    pub(super) fn used_in_comparison(
-        &mut self,
-        name: &str,
-        args: &[Operand],
-        values: &[Known],
-        at: &Range<usize>,
-        certain: bool,
-    ) {
+    pub(super) fn used_in_comparison(&mut self, call: &Call<'_>) {
+        let Call { name, values, certain, .. } = *call;
         // The first equal operand of `eq` ends the comparison.
         let [first, other, ..] = values else { return };
         for (i, value, against) in [(0, first, other), (1, other, first)] {
@@ -98,7 +93,7 @@ impl Walk<'_> {
                 "eq" | "ne" => class.may_equal(theirs),
                 _ => class.may_order(theirs),
             };
-            let place = args.get(i).map_or_else(|| at.clone(), bytes);
+            let place = call.place(i);
             self.used(codes::FLOW_NEVER_COMPARABLE, value, kinds(fits), place, certain);
         }
     }

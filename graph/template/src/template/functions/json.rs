@@ -47,10 +47,29 @@ mod tests {
     fn nesting_is_bounded_both_ways() {
         let mut cx = Context::new();
         let text = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
-        assert!(read::read(&mut cx, &text(Context::MAX_DEPTH)).is_ok());
+        assert!(read::read(&mut cx, &text(anabranch_record::json::MAX_DEPTH)).is_ok());
         assert!(read::read(&mut cx, &text(100_000)).is_err());
         let deep = (0..1_000).fold(Val::Nil, |inner, _| crate::template::val::List::new(vec![inner]).into());
         assert!(lenient(&mut cx, &deep, Style { pretty: false, escape_html: true }).is_err());
+    }
+
+    #[test]
+    fn half_a_pair_of_surrogates_is_replaced() {
+        for (json, text) in [
+            (r"\ud83d\ude00", "😀"),
+            (r"\ud83d", "\u{fffd}"),
+            (r"\ude00x", "\u{fffd}x"),
+            (r"\ud83d\ud83d\ude00", "\u{fffd}😀"),
+            (r"\uD83D\u0041", "\u{fffd}A"),
+            (r"\\ud83d", r"\ud83d"),
+            (r"\\\ud83d", "\\\u{fffd}"),
+        ] {
+            let read = read::read(&mut Context::new(), &format!("\"{json}\"")).unwrap();
+            assert_eq!(read.as_text(), Some(&Text::from(text)), "{json}");
+        }
+        // A replacement does not move the place of an error behind it.
+        let error = read::read(&mut Context::new(), r#"["\ud83d",]"#).map_err(CallError::from).unwrap_err();
+        assert_eq!(error.to_string(), "the text is not JSON: byte 10 is wrong or missing");
     }
 
     #[test]

@@ -1,9 +1,15 @@
-//! Parsing of JSON text. Integers stay integers; an unpaired surrogate escape becomes U+FFFD.
+//! JSON text as values, read as records are, except that an unpaired surrogate escape becomes U+FFFD, as in Go.
 
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use anabranch_record::json;
 use anabranch_record::text::Str;
 
 use crate::template::functions::{CallError, Context};
-use crate::template::val::{Dict, List, Text, Val};
+use crate::template::val::{Dict, List, Val};
 
 /// Reason why parsing fails.
 #[derive(Debug)]
@@ -17,12 +23,6 @@ pub(super) enum Problem {
     Call(CallError),
 }
 
-impl From<CallError> for Problem {
-    fn from(error: CallError) -> Problem {
-        Problem::Call(error)
-    }
-}
-
 impl From<Problem> for CallError {
     fn from(problem: Problem) -> CallError {
         match problem {
@@ -34,228 +34,99 @@ impl From<Problem> for CallError {
 
 /// Parses a complete text. O(n); each list element and map entry is a step.
 pub(super) fn read(cx: &mut Context, text: &str) -> Result<Val, Problem> {
-    let mut reader = Reader { cx, text, at: 0 };
-    let value = reader.value(0)?;
-    reader.skip_spaces();
-    if reader.at < text.len() { Err(reader.wrong()) } else { Ok(value) }
+    let mut reader = Reader { cx, refused: None };
+    let read = json::parse(with_paired_surrogates(text).as_bytes(), &mut reader);
+    read.map_err(|error| reader.refused.map_or(Problem::Json { at: error.offset }, Problem::Call))
 }
 
+/// Replaces each `\u` escape of half a surrogate pair by `\ufffd`, which is as long.
+fn with_paired_surrogates(text: &str) -> Cow<'_, str> {
+    let unit = |at: usize| {
+        let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let (mut out, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(escape) = memchr::memchr(b'\\', &text.as_bytes()[at..]) {
+        at += escape;
+        at += match unit(at) {
+            Some(0xd800..0xdc00) if matches!(unit(at + 6), Some(0xdc00..0xe000)) => 12,
+            Some(0xd800..0xe000) => {
+                out.push_str(&text[copied..at]);
+                out.push_str("\\ufffd");
+                copied = at + 6;
+                6
+            }
+            // The second byte of an escape may be a backslash itself.
+            _ => 2.min(text.len() - at),
+        };
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    out.push_str(&text[copied..]);
+    Cow::Owned(out)
+}
+
+/// Reads one value, and the next after it.
 struct Reader<'a> {
     cx: &'a mut Context,
-    text: &'a str,
-    at: usize,
+    /// The reason, if it was not the text that ended the reading.
+    refused: Option<CallError>,
 }
 
 impl Reader<'_> {
-    fn wrong(&self) -> Problem {
-        Problem::Json { at: self.at }
+    fn step<E: Error>(&mut self) -> Result<(), E> {
+        self.cx.take_steps(1).map_err(|error| {
+            self.refused = Some(error);
+            E::custom("")
+        })
     }
+}
 
-    fn peek(&self) -> Option<u8> {
-        self.text.as_bytes().get(self.at).copied()
+impl<'de> DeserializeSeed<'de> for &mut Reader<'_> {
+    type Value = Val;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Val, D::Error> {
+        deserializer.deserialize_any(self)
     }
+}
 
-    fn skip_spaces(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
-            self.at += 1;
-        }
+impl<'de> Visitor<'de> for &mut Reader<'_> {
+    type Value = Val;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
     }
-
-    fn take(&mut self, byte: u8) -> bool {
-        let there = self.peek() == Some(byte);
-        self.at += usize::from(there);
-        there
+    fn visit_unit<E>(self) -> Result<Val, E> {
+        Ok(Val::Nil)
     }
-
-    fn expect(&mut self, byte: u8) -> Result<(), Problem> {
-        if self.take(byte) { Ok(()) } else { Err(self.wrong()) }
+    fn visit_bool<E>(self, value: bool) -> Result<Val, E> {
+        Ok(Val::Bool(value))
     }
-
-    fn value(&mut self, depth: usize) -> Result<Val, Problem> {
-        if depth > Context::MAX_DEPTH {
-            return Err(self.wrong());
-        }
-        self.skip_spaces();
-        match self.peek() {
-            Some(b'{') => self.map(depth),
-            Some(b'[') => self.list(depth),
-            Some(b'"') => self.string().map(Val::Text),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.word("true", Val::Bool(true)),
-            Some(b'f') => self.word("false", Val::Bool(false)),
-            Some(b'n') => self.word("null", Val::Nil),
-            _ => Err(self.wrong()),
-        }
+    fn visit_i64<E>(self, value: i64) -> Result<Val, E> {
+        Ok(Val::Int64(value))
     }
-
-    fn word(&mut self, word: &str, value: Val) -> Result<Val, Problem> {
-        if !self.text[self.at..].starts_with(word) {
-            return Err(self.wrong());
-        }
-        self.at += word.len();
-        Ok(value)
+    fn visit_u64<E>(self, value: u64) -> Result<Val, E> {
+        Ok(i64::try_from(value).map_or(Val::Uint64(value), Val::Int64))
     }
-
-    fn list(&mut self, depth: usize) -> Result<Val, Problem> {
-        self.at += 1;
+    fn visit_f64<E>(self, value: f64) -> Result<Val, E> {
+        Ok(Val::Float(value))
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Val, E> {
+        Ok(value.into())
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Val, A::Error> {
         let mut items = Vec::new();
-        self.skip_spaces();
-        if !self.take(b']') {
-            loop {
-                self.cx.take_steps(1)?;
-                items.push(self.value(depth + 1)?);
-                self.skip_spaces();
-                if self.take(b']') {
-                    break;
-                }
-                self.expect(b',')?;
-            }
+        while let Some(item) = seq.next_element_seed(&mut *self)? {
+            self.step()?;
+            items.push(item);
         }
         Ok(List::new(items).into())
     }
-
-    fn map(&mut self, depth: usize) -> Result<Val, Problem> {
-        self.at += 1;
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Val, A::Error> {
         let mut entries: Vec<(Str, Val)> = Vec::new();
-        self.skip_spaces();
-        if !self.take(b'}') {
-            loop {
-                self.cx.take_steps(1)?;
-                self.skip_spaces();
-                if self.peek() != Some(b'"') {
-                    return Err(self.wrong());
-                }
-                let key = self.string()?.to_key();
-                self.skip_spaces();
-                self.expect(b':')?;
-                entries.push((key, self.value(depth + 1)?));
-                self.skip_spaces();
-                if self.take(b'}') {
-                    break;
-                }
-                self.expect(b',')?;
-            }
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            self.step()?;
+            entries.push((key.as_ref().into(), map.next_value_seed(&mut *self)?));
         }
         Ok(Dict::from_entries(entries).into())
-    }
-
-    fn digits(&mut self) -> Result<(), Problem> {
-        if !self.peek().is_some_and(|b| b.is_ascii_digit()) {
-            return Err(self.wrong());
-        }
-        while self.peek().is_some_and(|b| b.is_ascii_digit()) {
-            self.at += 1;
-        }
-        Ok(())
-    }
-
-    fn number(&mut self) -> Result<Val, Problem> {
-        let from = self.at;
-        self.take(b'-');
-        if !self.take(b'0') {
-            self.digits()?;
-        }
-        let whole = self.at;
-        if self.take(b'.') {
-            self.digits()?;
-        }
-        if matches!(self.peek(), Some(b'e' | b'E')) {
-            self.at += 1;
-            if matches!(self.peek(), Some(b'+' | b'-')) {
-                self.at += 1;
-            }
-            self.digits()?;
-        }
-        let text = &self.text[from..self.at];
-        if self.at == whole && text != "-0" {
-            if let Ok(n) = text.parse() {
-                return Ok(Val::Int64(n));
-            }
-            if let Ok(n) = text.parse() {
-                return Ok(Val::Uint64(n));
-            }
-        }
-        match text.parse::<f64>() {
-            Ok(f) if f.is_finite() => Ok(Val::Float(f)),
-            _ => Err(Problem::Json { at: from }),
-        }
-    }
-
-    fn string(&mut self) -> Result<Text, Problem> {
-        self.at += 1;
-        let start = self.at;
-        let mut decoded: Option<String> = None;
-        let mut from = start;
-        loop {
-            match self.peek() {
-                Some(b'"') => {
-                    let last = &self.text[from..self.at];
-                    self.at += 1;
-                    return Ok(match decoded {
-                        None => last.into(),
-                        Some(mut text) => {
-                            text.push_str(last);
-                            text.into()
-                        }
-                    });
-                }
-                Some(b'\\') => {
-                    let text = decoded.get_or_insert_default();
-                    text.push_str(&self.text[from..self.at]);
-                    self.at += 1;
-                    let c = self.escape()?;
-                    decoded.get_or_insert_default().push(c);
-                    from = self.at;
-                }
-                None | Some(0..=0x1f) => return Err(self.wrong()),
-                Some(_) => self.at += 1,
-            }
-        }
-    }
-
-    fn escape(&mut self) -> Result<char, Problem> {
-        let c = match self.peek() {
-            Some(c @ (b'"' | b'\\' | b'/')) => char::from(c),
-            Some(b'b') => '\u{8}',
-            Some(b'f') => '\u{c}',
-            Some(b'n') => '\n',
-            Some(b'r') => '\r',
-            Some(b't') => '\t',
-            Some(b'u') => {
-                self.at += 1;
-                return self.code_point();
-            }
-            _ => return Err(self.wrong()),
-        };
-        self.at += 1;
-        Ok(c)
-    }
-
-    fn code_point(&mut self) -> Result<char, Problem> {
-        let first = self.code_unit()?;
-        if !(0xd800..0xdc00).contains(&first) {
-            return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
-        }
-        let before_second = self.at;
-        if self.text[self.at..].starts_with("\\u") {
-            self.at += 2;
-            let second = self.code_unit()?;
-            if (0xdc00..0xe000).contains(&second) {
-                let code = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
-                return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
-            }
-            self.at = before_second;
-        }
-        Ok(char::REPLACEMENT_CHARACTER)
-    }
-
-    fn code_unit(&mut self) -> Result<u32, Problem> {
-        let digits = self.text.as_bytes().get(self.at..self.at + 4).ok_or_else(|| self.wrong())?;
-        let mut code = 0;
-        for digit in digits {
-            code = code << 4 | char::from(*digit).to_digit(16).ok_or_else(|| self.wrong())?;
-        }
-        self.at += 4;
-        Ok(code)
     }
 }
