@@ -1,7 +1,7 @@
 //! Codes of errors and findings of this crate.
 
 pub(crate) use anabranch_plugin::codes::{
-    FLOW_NO_FIELD, FLOW_NO_METADATA, FLOW_SUSPECT, OPERATOR_PANICKED, SCRIPT_FAILED, SCRIPT_MISTAKE, SCRIPT_NO_PROCESS,
+    FLOW_NO_FIELD, FLOW_NO_METADATA, OPERATOR_PANICKED, SCRIPT_FAILED, SCRIPT_MISTAKE, SCRIPT_NO_PROCESS,
 };
 
 anabranch_record::codes! {
