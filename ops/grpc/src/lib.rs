@@ -7,6 +7,27 @@
 //!
 //! A process is started by a supervisor, which is another process of this program ([`supervise`]). When this process
 //! ends, for whatever reason, the supervisor ends the plugin and all its children.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use anabranch_ops_grpc::{Settings, load};
+//! use anabranch_plugin::host::LogLevel;
+//!
+//! let directory = tempfile::tempdir().unwrap();
+//! let settings = Settings {
+//!     directory: directory.path().to_owned(),
+//!     cache: None,
+//!     supervisor: Vec::new(),
+//!     record_limit: 4 << 20,
+//!     patience: Duration::from_secs(10),
+//!     equal_refusals: 0,
+//!     log_level: LogLevel::Info,
+//! };
+//! let discovered = load(&Arc::new(settings));
+//! assert!(discovered.refused.is_empty(), "the directory contains no file");
+//! ```
 
 mod active;
 mod call;
