@@ -346,7 +346,7 @@ pipelines:
 
     #[test]
     fn a_correction_that_is_wrong_elsewhere_is_not_made() {
-        // What the anchor stands for is a connector, which has a `type`, and a processor.
+        // The anchor is both a connector, which has a `type`, and a processor.
         let text = SOUND.replace("- id: in\n        type: source", "- &shared\n        id: in\n        type: source")
             + "      - <<: *shared\n        id: more\n";
         let (after, _) = fixed(&text);
@@ -360,7 +360,7 @@ pipelines:
     proptest! {
         #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-        /// Whatever is wrong: correcting makes no error, correcting again changes nothing, and comments stay.
+        /// For any mistake: a correction causes no error, a second correction changes nothing, and comments stay.
         #[test]
         fn corrections_make_nothing_worse(slips in slips()) {
             let mut text: Vec<char> = SOUND.chars().collect();

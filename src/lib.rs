@@ -1,7 +1,7 @@
 //! The command line, the generated documentation, and the protocol by which assistants call commands.
 //!
 //! A program of your own links this crate to have all commands with further plugins: [`Service`]. The page
-//! `docs/write-a-connector.md` builds one from nothing. [`Allocator`] is the allocator of the `anabranch` binary. The
+//! `docs/write-a-connector.md` builds one from scratch. [`Allocator`] is the allocator of the `anabranch` binary. The
 //! modules are public only so that tests can call them. What commands work with has crates of its own, in folders below
 //! this one.
 //!

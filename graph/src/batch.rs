@@ -257,7 +257,7 @@ impl Batch {
                     left.born += new.len() - 1;
                     self.bytes = self.bytes.saturating_sub(each) + new.iter().map(Record::weight).sum::<usize>();
                     feed.split_to(new.len(), &mut lineage, lend)?;
-                    // Every piece keeps the position of its row, whatever position the operator gave it.
+                    // Every piece keeps the position of its row, regardless of the position that the operator set.
                     let position = record.position();
                     kept.extend(new.into_iter().map(|piece| {
                         match piece.position() == position || mutant!(PiecesGoAstray) {

@@ -32,7 +32,7 @@ pub enum Fate {
     Delivered(usize, u64),
     /// A dead letter exists, from this node and for this record; `Some` = the record had reached this destination.
     Letter(String, u64, Option<usize>),
-    /// Nothing is left of it.
+    /// The record has no output.
     Filtered,
     /// All of these outcomes.
     All(Vec<Fate>),

@@ -24,7 +24,7 @@ const NUMBER: &str = "number";
 /// Parameters of the plugins of the simulation.
 #[derive(Parameters)]
 struct Selected {
-    /// Which one.
+    /// Index of the plugin in the scenario.
     #[parameter(name = NUMBER)]
     number: usize,
 }

@@ -30,7 +30,7 @@ pub struct Scenario {
     pub queue_bytes: usize,
     /// Limit of the bytes of all records.
     pub held_bytes: usize,
-    /// Whether sources end when they have caught up.
+    /// `true` if sources end when they have caught up.
     pub once: bool,
     /// One in this many commits fails; 0 = none.
     pub store_fails: u64,
@@ -54,7 +54,7 @@ pub struct Upstream {
     pub per_read: usize,
     /// Maximum duration of a read, in milliseconds.
     pub delay: u64,
-    /// Whether it ends; otherwise it catches up and waits.
+    /// `true` if it ends; otherwise it catches up and waits.
     pub ends: bool,
     /// After one in this many rows, the position moves without a record; 0 = never.
     pub progress: u64,
@@ -68,7 +68,7 @@ pub struct Upstream {
     pub revokes: u64,
     /// Number of reads after which a partition comes back; 0 = only in the next run.
     pub comes_back: u64,
-    /// Whether every second row has the position of the previous one.
+    /// `true` if every second row has the position of the previous one.
     pub twins: bool,
     /// `sdk.batch.size` and `sdk.batch.delay` in milliseconds.
     pub batch: Option<(usize, u64)>,
@@ -81,7 +81,7 @@ pub struct Upstream {
 pub struct Processor {
     /// Seed of its random numbers.
     pub salt: u64,
-    /// How it is executed.
+    /// Its execution class.
     pub execution: Execution,
     /// Number of workers.
     pub workers: u32,
@@ -93,7 +93,7 @@ pub struct Processor {
     pub one_in: u64,
 }
 
-/// How a processor is executed.
+/// Execution class of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
     /// Fused with its neighbours.
@@ -102,16 +102,16 @@ pub enum Execution {
     Async {
         /// Maximum delay in milliseconds.
         delay: u64,
-        /// Whether it may return verdicts for only a part of the rows.
+        /// `true` if it may return verdicts for only a part of the rows.
         partial: bool,
         /// One in this many calls hangs; 0 = none.
         hangs: u64,
         /// One in this many calls waits for half a minute and then fails; 0 = none.
         late: u64,
-        /// One in this many records gets no verdict; 0 = none.
+        /// One in this many records receives no verdict; 0 = none.
         mute: u64,
     },
-    /// On a thread of its own.
+    /// On its own thread.
     Isolate,
 }
 
@@ -145,9 +145,9 @@ pub enum ProcessorAction {
     Split {
         /// Maximum number of pieces.
         most: u32,
-        /// Whether the pieces have positions of their own.
+        /// `true` if the pieces have positions of their own.
         astray: bool,
-        /// Whether the metadata of the pieces contains their numbers.
+        /// `true` if the metadata of the pieces contains their numbers.
         numbered: bool,
     },
     /// Returns exactly this many copies.
@@ -165,11 +165,11 @@ pub struct Sink {
     pub retry: WriteRetry,
     /// One in this many records is refused permanently; 0 = none.
     pub refuses: u64,
-    /// Whether a refusal fails the whole call.
+    /// `true` if a refusal fails the whole call.
     pub whole: bool,
     /// One in this many calls fails with a transient fault; 0 = none.
     pub fails: u64,
-    /// Whether a failing call may have written rows.
+    /// `true` if a failing call may have written rows.
     pub ambiguous: bool,
     /// One in this many calls fails with a transient fault for some of its rows; 0 = none.
     pub partial: u64,
@@ -196,7 +196,7 @@ pub struct Sink {
 /// Durability of the rows that a destination accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// They are durable at once.
+    /// They are durable immediately.
     Durable,
     /// They are durable after a flush.
     Accepted,

@@ -1,5 +1,5 @@
-//! The state around the graph: what was read, is durable, stored and acknowledged, with checks of the guarantees. It
-//! survives crashes.
+//! The state around the graph: rows that were read, are durable, stored and acknowledged, with checks of the
+//! guarantees. It survives crashes.
 
 mod destinations;
 mod lanes;
@@ -55,7 +55,7 @@ pub(crate) type HashSet<K> = std::collections::HashSet<K, BuildHasherDefault<Ran
 /// An order for the driver of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Drop everything at once.
+    /// Drop everything immediately.
     Kill,
     /// Stop the run, within this many milliseconds or without a limit.
     Stop(Option<u64>),
@@ -92,21 +92,21 @@ pub struct State {
     pub epoch: u64,
     /// Number of calls of everything but destinations, for random numbers.
     pub calls: u64,
-    /// Whether a call never returned in this run.
+    /// `true` if a call never returned in this run.
     pub hung: bool,
-    /// Whether another run claimed the pipeline during this run.
+    /// `true` if another run claimed the pipeline during this run.
     pub fenced: bool,
     fence_reported: bool,
-    /// Whether a source, a destination or an open panicked in this run.
+    /// `true` if a source, a destination or an open panicked in this run.
     pub panicked_outside: bool,
-    /// Whether a destination returned a wrong number of verdicts in this run.
+    /// `true` if a destination returned a wrong number of verdicts in this run.
     pub miscounted: bool,
     /// Number of calls without an answer of a processor in this run.
     silences: u32,
     /// The counters of this run.
     pub progress: Option<Arc<Progress>>,
     panicked: HashSet<u64>,
-    /// Whether panics and excessive numbers of refusals have stopped.
+    /// `true` if panics and excessive numbers of refusals have stopped.
     pub repaired: bool,
     /// The first broken guarantee.
     pub broken: Option<String>,
@@ -228,10 +228,10 @@ impl World {
         state.note(|| "a call hangs".to_owned());
     }
 
-    /// Opens something asynchronously.
+    /// Opens a part asynchronously.
     ///
     /// # Errors
-    /// As [`World::opens`].
+    /// The errors of [`World::opens`].
     pub async fn opening(&self) -> Result<(), Fault> {
         self.tick().await;
         let hangs = {
@@ -245,7 +245,7 @@ impl World {
         self.opens()
     }
 
-    /// Opens something.
+    /// Opens a part.
     ///
     /// # Errors
     /// It cannot be opened, with a transient or a fatal fault.

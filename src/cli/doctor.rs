@@ -142,7 +142,7 @@ const STANDALONE: &str = "plugins.standalone";
 struct DoctorContext<'a> {
     settings: &'a Settings,
     deep: bool,
-    /// Whether a service answers at the configured address; `None` before that check has run.
+    /// `true` if a service answers at the configured address; `None` before that check has run.
     answers: Option<bool>,
 }
 

@@ -11,8 +11,8 @@ const PROSE: &str = include_str!("templates/page.md");
 
 /// The page.
 ///
-/// A block of code named `template` or `condition` in the prose has an example in each line; it becomes a table with the
-/// results. A comment stands for a part that is made of the code.
+/// A block of code named `template` or `condition` in the prose has an example in each line; it becomes a table with
+/// the results. A comment is a placeholder for a part that is generated from the code.
 pub fn page() -> Page {
     let mut text = GENERATED.to_owned();
     let mut lines = PROSE.lines();

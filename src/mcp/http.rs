@@ -48,7 +48,7 @@ fn mirrored(headers: &HeaderMap) -> MirroredHeaders {
     }
 }
 
-/// Decodes a header value. Values that a header cannot carry as they are come in base64, marked as such.
+/// Decodes a header value. Values with characters that a header cannot contain are in base64 and marked.
 fn decoded(text: String) -> String {
     let inner = text.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
     let bytes = inner.and_then(|inner| base64::engine::general_purpose::STANDARD.decode(inner).ok());

@@ -140,7 +140,7 @@ mod tests {
         );
     }
 
-    /// Calls that wait for others are bounded, and a call that nobody ends is given up with the input.
+    /// The number of waiting calls is bounded. When the input ends, calls that still run are abandoned.
     #[test]
     fn calls_are_bounded_in_number_and_end_with_the_input() {
         let endless = Tool {

@@ -54,7 +54,7 @@ pub struct Flow {
     observed: bool,
     /// True if a part of the node's configuration contains values of variables: it may differ in another environment.
     pub substituted: bool,
-    /// True if the node is not applied to every record: it has a condition, or stands in a branch.
+    /// True if the node is not applied to every record: it has a condition, or is in a branch.
     pub guarded: bool,
 }
 

@@ -50,7 +50,7 @@ impl Unfolding {
         while records.len() < STRIP_ROWS && bytes < STRIP_BYTES && !self.is_done() {
             let mut piece = self.pieces.make(self.next);
             self.next += 1;
-            // Every piece keeps the position of its row, whatever position the operator gave it.
+            // Every piece keeps the position of its row, regardless of the position that the operator set.
             if *piece.position() != self.position && !mutant!(PiecesGoAstray) {
                 piece = piece.with_position(self.position.clone());
             }

@@ -30,7 +30,7 @@ pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut 
             let finding = finding.with_hint(format!("write `{becomes}`"));
             if fits { finding.with_fix(span, was, becomes) } else { finding }
         }
-        // None of these settings has nested settings.
+        // No setting in this list has nested settings.
         (None, Value::Map(_)) if matches!(&*entry.key, "value" | "field" | "path" | "script" | "condition" | "url") => {
             finding.with_hint(format!("write it as a text, in quotes: `{}: '{{\"a\": 1}}'`", entry.key))
         }

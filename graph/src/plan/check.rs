@@ -140,7 +140,7 @@ fn two_filters(plan: &PlanGraph, findings: &mut Diagnostics) {
 /// The records that two destinations of a pipeline have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
-    /// None: each destination's filters drop the records of the other.
+    /// No record is shared: each destination's filters drop the records of the other.
     Nothing,
     /// Possibly some.
     Some,
@@ -157,7 +157,7 @@ pub fn shared(plan: &PlanGraph, one: &str, other: &str) -> Shared {
     };
     let (ours, theirs) = (of(one), of(other));
     let guards = |steps: &[NodeIndex]| -> Vec<Arc<CompiledCondition>> {
-        // Only filters that see the record before it differs between the two.
+        // Only filters that receive the record before it differs between the two.
         let first = steps.iter().rev().map_while(|node| filtered_by(plan, *node));
         first.flatten().collect()
     };

@@ -1,6 +1,6 @@
 //! Checks of a plan against real records: problems in templates and fields that only data can show.
 //!
-//! The compiler knows the fields of few sources. For the others, it accepts a template that prints `<no value>` for
+//! Few sources declare their fields. For the others, the compiler accepts a template that prints `<no value>` for
 //! every record, and no record fails. A trial or a test passes its records to an [`Observer`] and reads its findings at
 //! the end.
 
@@ -217,7 +217,7 @@ impl Observer {
         self.decide(stage, step, &guard.condition, record);
     }
 
-    /// Checks the records that a step made of one record.
+    /// Checks the records that a processor created from one record.
     pub fn look_at_pieces(&self, stage: StageId, step: usize, pieces: &[Record]) {
         let Some(ObservedNode { looks, .. }) = self.step(stage, step) else { return };
         let [first, others @ ..] = pieces else { return };

@@ -191,7 +191,7 @@ async fn known_or_asked(file: &Path, settings: &Settings) -> Result<wire::Specif
     }
     let specification = ask(file, settings).await?;
     if let Some(known) = known {
-        // Without the cache, the file is asked again.
+        // Without the cache, the file is started again.
         let _ = keep(&known, &specification);
     }
     Ok(specification)

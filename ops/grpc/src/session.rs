@@ -257,7 +257,7 @@ impl Connected {
         self.call(Call::Stop, message, self.plugin.settings.patience.min(STOP)).await
     }
 
-    /// Returns `true` if the plugin was asked to stop.
+    /// Returns `true` if the plugin received a request to stop.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }

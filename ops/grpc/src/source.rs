@@ -115,7 +115,7 @@ impl Records {
         self.waiting.drain(..rows).collect()
     }
 
-    /// After the plugin was asked to stop, reads until the record at `position` arrives. These records are discarded:
+    /// After the request to stop, reads until the record at `position` arrives. These records are discarded:
     /// the source sends unacknowledged records again.
     async fn drain(&mut self, position: &Bytes) {
         self.waiting.clear();

@@ -42,7 +42,7 @@ impl Interpreter {
     }
 
     /// Calls the script with a record that holds only the parts in [`Interpreter::wants`]. Returns `None` if the script
-    /// needs the whole record; then `wants` asks for that from now on.
+    /// needs the whole record; after that, `wants` contains the whole record.
     ///
     /// # Errors
     /// Returns the fault of the record.

@@ -75,8 +75,8 @@ struct Settings {
     /// such file, against the working directory. It is read with the pipeline file.
     #[parameter(name = PATH)]
     path: Argument<Option<PathBuf>>,
-    /// Maximum CPU time per record. Callbacks of built-in functions (such as `forEach`), code after an `await` and regular
-    /// expressions are stopped 1 s later, because only the end of the process stops them.
+    /// Maximum CPU time per record. Callbacks of built-in functions (such as `forEach`), code after an `await` and
+    /// regular expressions are stopped 1 s later, because only the end of the process stops them.
     #[parameter(default = "5s", greater_than = 0)]
     timeout: Duration,
 }

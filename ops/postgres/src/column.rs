@@ -9,7 +9,7 @@ pub(crate) struct Column {
     pub(crate) sql_type: String,
     /// Encoding of its values.
     pub(crate) kind: Kind,
-    /// Whether PostgreSQL generates its values.
+    /// Source of its values: the client, or PostgreSQL.
     pub(crate) filled: Filled,
     /// Condition for two values to be equal.
     pub(crate) equality: Equality,

@@ -65,7 +65,7 @@ fn differing<'k>(key: &'k Object, payload: &Object) -> Option<&'k Str> {
     key.iter().find(differs).map(|(field, _)| field)
 }
 
-/// Whether there is a type of a column in which two values are the same, as the writer compares them.
+/// Returns `true` if there is a type of a column in which two values are the same, as the writer compares them.
 fn may_be_same(one: &Value, other: &Value) -> bool {
     let is_same = |kind: &Kind| {
         let (mut first, mut second) = (Vec::new(), Vec::new());

@@ -263,7 +263,7 @@ mod tests {
             rename(".Metadata.no:n").unwrap(),
             testing::text(&testing::record(SAMPLE)).replace(r#""b":"2""#, r#""b":"2","n":"""#)
         );
-        // Nothing is created around it, and what is there stays.
+        // No parent is created, and existing fields stay.
         for stays in [".Payload.After.no.way:n", ".Payload.Before.id:n", ".Payload.After.no:id", ".Payload.After.id:id"]
         {
             assert_eq!(rename(stays), after(r#""id":7"#), "{stays}");

@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Result of a step.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// There is no file at the path.
+    /// No file exists at the path.
     Missing,
     /// A file was opened; reading starts at this place.
     Opened(Opened),
@@ -78,7 +78,7 @@ pub(super) struct Follower {
     looked: Option<Instant>,
     survey: Survey,
     missed: Missed,
-    /// What to say of files before the next one that could not be read.
+    /// Reports about earlier files that could not be read.
     lost: Option<String>,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct Follower {
 #[derive(Debug)]
 enum Found {
     File(File),
-    /// There is none except the one at the path and those that the system reports.
+    /// No file exists except the one at the path and those that the system reports.
     None {
         is_certain: bool,
     },
@@ -157,7 +157,7 @@ impl Follower {
         let Some(current) = self.current.as_mut().filter(|_| replaced) else { return Ok(Step::AtEnd) };
         // After a restart many files may be moved away already: do not wait at each of them.
         let is_at_rest = current.replaced.is_none() && was_moved && is_at_rest(&metadata);
-        // The more files wait, the longer ago the writer reopened the path.
+        // With more waiting files, the writer reopened the path longer ago.
         let grace = GRACE / u32::try_from(waiting).unwrap_or(u32::MAX).max(1);
         let has_grace = current.replaced.get_or_insert_with(Instant::now).elapsed() < grace;
         let next = match next {
@@ -186,7 +186,7 @@ impl Follower {
             Found::File(file) => Some((file, false)),
             Found::Unlisted => return Ok(Step::Unlisted),
             Found::None { is_certain } => {
-                // The last look at the next one, before it is read.
+                // The last check of the next file before it is read.
                 self.keep_what_is_cut()?;
                 let next = match self.generations().map_or(Next::None, |them| them.take(Some(identity))) {
                     Next::File(file) => Some((file, true)),
@@ -252,7 +252,8 @@ impl Follower {
         })
     }
 
-    /// Returns the number of files between the current one and the next that cannot be read, if the system did not report them.
+    /// Returns the number of files between the current one and the next that cannot be read, if the system did not
+    /// report them.
     fn unread_before(&self, next: &Found) -> u64 {
         let Some(current) = self.current.as_ref().filter(|current| !current.is_told) else { return 0 };
         let next = match next {
@@ -289,7 +290,7 @@ impl Follower {
     }
 
     /// Finds files that were truncated or rewritten in place before all their seen content was read, among the current
-    /// and the waiting ones. If a copy of the content is beside the path, it is read instead; otherwise the content
+    /// and the waiting ones. If a copy of the content is next to the path, it is read instead; otherwise the content
     /// counts as missed.
     fn keep_what_is_cut(&mut self) -> io::Result<()> {
         self.looked = Some(Instant::now());
@@ -334,7 +335,7 @@ impl Follower {
         self.missed.last = Some(SystemTime::now());
     }
 
-    /// Returns a file beside the path that holds the lost content. Skips files that were last written before it.
+    /// Returns a file next to the path that contains the lost content. Skips files that were last written before it.
     fn copy_of(&self, lost: &Seen) -> Option<(File, u32)> {
         let directory = Directory::of(&self.path).ok()?;
         let present = fs::metadata(&self.path).ok().map(|metadata| identity(&metadata));
@@ -427,7 +428,7 @@ mod tests {
             assert!(matches!(step, Step::Opened(_) | Step::Grown), "{step:?}");
         }
         assert_eq!((buffer.len(), buffer.capacity()), (5_000_001, 5_000_001));
-        // Not further than the limit, whatever comes then.
+        // At most up to the limit.
         let mut follower = Follower::new(directory.path().join("lines"), None);
         buffer.clear();
         for _ in 0..3 {

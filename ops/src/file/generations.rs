@@ -209,7 +209,7 @@ impl Generations {
         let mut queue = self.lock();
         let looked = queue.files.iter_mut().filter_map(|Generation { opened, seen, .. }| {
             let (file, identity) = opened.as_ref().filter(|(_, identity)| Some(*identity) != current)?;
-            // A file that cannot be read is reported when its turn comes.
+            // An unreadable file is reported when it is next in the queue.
             Some((*identity, seen.look(file).ok()??))
         });
         looked.collect()

@@ -271,8 +271,9 @@ impl Head {
     }
 }
 
-/// Checksum of the last line before a place. Covers at most the last [`Trail::MOST`] bytes of the line, and at least
-/// the last [`Trail::LEAST`] bytes of the file. Computed for every record, so it takes only nanoseconds.
+/// Checksum of the last line before a place. Covers at most the last [`Trail::MOST`] bytes of the line, and
+/// at least the last [`Trail::LEAST`] bytes of the file. Computed for every record, so it takes only
+/// nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Trail {
     sum: u64,
@@ -477,7 +478,8 @@ mod tests {
     }
 
     proptest! {
-        /// However a file is cut into reads, a position in it is the same, and is found again until its last line changes.
+        /// However a file is cut into reads, a position in it is the same, and is found again until its last line
+        /// changes.
         #[test]
         fn a_place_is_found_again(
             lines in proptest::collection::vec(prop_oneof![6 => 0usize..30, 3 => 0usize..200, 1 => 0usize..2000], 1..30),

@@ -124,7 +124,7 @@ impl Sibling {
     }
 }
 
-/// Whether names of a form are that of a path and numbers.
+/// Returns `true` if names of a form are that of a path and numbers.
 pub(super) fn is_numbered((before, after): &Form, path: &Path) -> bool {
     let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
     let rest = extension.map_or_else(|| after.clone(), |extension| after.replacen(&extension, "", 1));

@@ -225,7 +225,7 @@ struct Lines {
     /// Metadata shared by all records.
     metadata: Metadata,
     input: Offload<Input, io::Result<Step>>,
-    /// FilePosition after the last delivered line; the next line starts here.
+    /// Place after the last delivered line; the next line starts here.
     place: FilePosition,
     /// Whole lines with their line feeds that were not delivered yet.
     whole: Bytes,
@@ -351,7 +351,7 @@ fn unreadable(path: &str, error: &io::Error) -> Fault {
     let text = format!("cannot read {path}: {error}");
     match error.kind() {
         IsADirectory | NotADirectory | InvalidInput => Fault::fatal(codes::FILE_UNREADABLE, text),
-        // Permission may come: a rotation creates the file first and sets its owner later.
+        // Permission may be granted later: a rotation creates the file first and then sets its owner.
         PermissionDenied => Fault::transient(codes::FILE_UNREADABLE, text).of_login(),
         _ => Fault::transient(codes::FILE_UNREADABLE, text),
     }

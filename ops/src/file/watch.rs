@@ -276,7 +276,7 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(120), watch.changed()).await.is_ok()
     }
 
-    /// What the system said of earlier changes.
+    /// Notifications of the system about earlier changes.
     async fn settle(watch: &Watch) {
         while tokio::time::timeout(Duration::from_millis(20), watch.changed()).await.is_ok() {}
     }

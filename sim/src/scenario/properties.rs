@@ -40,7 +40,7 @@ impl Scenario {
         sources.chain(&self.processors).chain(self.sinks.iter().flat_map(|sink| &sink.processors))
     }
 
-    /// Returns `true` if a processor runs on a thread of its own, which the clock does not see.
+    /// Returns `true` if a processor runs on its own thread, which the paused clock does not wait for.
     pub fn has_threads(&self) -> bool {
         self.all_processors().any(|processor| processor.execution == Execution::Isolate)
     }

@@ -1,4 +1,4 @@
-//! Destinations: what may arrive, in which order, and what of it is durable; dead letters and their names.
+//! State of destinations: the copies that may arrive, their order and their durability; dead letters and their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,11 +20,11 @@ pub struct DestinationContents {
     pub marks: BTreeMap<LaneId, Mark>,
     /// Its transactions: the ids that each one stored, and the marks before it.
     pub transactions: Vec<(Vec<u64>, BTreeMap<LaneId, Mark>)>,
-    /// Whether it has lost transactions.
+    /// `true` if it has lost transactions.
     pub went_back: bool,
     /// Copies that it lost and that have not arrived again.
     lost: BTreeSet<u64>,
-    /// Whether it lost transactions in this run.
+    /// `true` if it lost transactions in this run.
     pub went_back_now: bool,
     /// Copies that are accepted and not flushed; a crash can lose each of them.
     unsynced: Vec<u64>,

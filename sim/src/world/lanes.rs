@@ -36,9 +36,10 @@ pub struct Lane {
     unacked: VecDeque<Position>,
     /// Time at which the partition was revoked.
     revoked: Option<Instant>,
-    /// Whether the partition is assigned again and waits for the position to resume from.
+    /// `true` if the partition is assigned again and waits for the position to resume from.
     returning: bool,
-    /// Whether the partition came back in this run and its rows are read again. Both copies of a row can be in flight.
+    /// `true` if the partition came back in this run and its rows are read again. Both copies of a row can be in
+    /// flight.
     pub(super) again: bool,
 }
 

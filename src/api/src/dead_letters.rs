@@ -96,12 +96,12 @@ async fn known(view: &View, id: String) -> Result<Str, ApiError> {
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/dead-letters", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline"),
-           ("limit" = Option<usize>, Query, description = "Maximum number of letters: 50 by default, at most 1000"),
-           ("before" = Option<u64>, Query, description = "Only letters with a lower number, to get the next page"),
-           ("node" = Option<String>, Query, description = "Only letters that failed at this processor or destination"),
+           ("limit" = Option<usize>, Query, description = "Maximum number of dead letters: 50 by default, at most 1000"),
+           ("before" = Option<u64>, Query, description = "Only dead letters with a lower number, to get the next page"),
+           ("node" = Option<String>, Query, description = "Only dead letters that failed at this processor or destination"),
            ("sinceNanos" = Option<u64>, Query, description = "Only failures since then, in nanoseconds since 1970"),
-           ("where" = Option<String>, Query, description = "Only letters whose record fulfils this condition")),
-    responses((status = 200, description = "A page of letters", body = LetterPage),
+           ("where" = Option<String>, Query, description = "Only dead letters whose record fulfils this condition")),
+    responses((status = 200, description = "A page of dead letters", body = LetterPage),
               (status = 400, description = "`api.malformed_request`: a parameter is invalid, or the condition \
                                             does not compile; `plan.condition_fails`: it fails for every record; \
                                             `dlq.condition_too_costly`: it needs too many steps or too much time",
@@ -155,8 +155,8 @@ fn refused(error: &ConditionError) -> ApiError {
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/dead-letters/{number}", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline"),
-           ("number" = u64, Path, description = "Number of the letter")),
-    responses((status = 200, description = "The letter", body = LetterView),
+           ("number" = u64, Path, description = "Number of the dead letter")),
+    responses((status = 200, description = "The dead letter", body = LetterView),
               (status = 400, description = "`api.malformed_request`: invalid number", body = Error),
               (status = 404, description = "`pipeline.not_found`, `dead_letter.not_found`", body = Error)),
 )]
@@ -230,7 +230,7 @@ async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<R
     post, path = "/v1/pipelines/{id}/dead-letters/purge", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Purge,
-    responses((status = 200, description = "Number of removed letters", body = Purged),
+    responses((status = 200, description = "Number of removed dead letters", body = Purged),
               (status = 400, description = "`api.malformed_request`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]

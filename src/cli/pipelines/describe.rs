@@ -69,7 +69,7 @@ struct Component {
 #[derive(Default)]
 struct DeadLetter {
     plugin: String,
-    /// Whether a full queue removes its oldest dead letters.
+    /// `true` if a full queue removes its oldest dead letters.
     drops_oldest: bool,
     window_size: u64,
     window_nack_threshold: u64,

@@ -89,7 +89,7 @@ struct WatchedFile {
     /// Scripts of the applied version, and their metadata.
     scripts: Vec<Script>,
     script_stamps: BTreeMap<PathBuf, FileStamp>,
-    /// Whether the file must be applied.
+    /// `true` if the file must be applied.
     changed: bool,
 }
 

@@ -64,7 +64,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 const COMMAND: &str = "pipelines.dry-run";
-/// How much longer records that were read may take when the time is up.
+/// Additional time for records that were read before the time limit.
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long the shutdown may take after that. A processor that does not return is abandoned.
 const END: Duration = Duration::from_secs(1);
@@ -153,7 +153,7 @@ struct Trial {
     counts: Counts,
     /// Probable mistakes that make no record fail.
     doubts: Vec<Doubtful>,
-    /// Whether the time was up before all sources had returned the requested records.
+    /// `true` if the time was up before all sources had returned the requested records.
     timed_out: bool,
     /// The reason why the run ended early.
     fault: Option<String>,

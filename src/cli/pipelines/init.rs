@@ -257,7 +257,7 @@ fn names(registry: &Registry, side: Side) -> Vec<String> {
     names
 }
 
-/// What `--force` overwrites: never a store.
+/// Files that `--force` overwrites: never a store.
 const TEXT: output::Kind = output::Kind { what: "a text", is_ours: |_| true };
 
 fn write(file: &Path, content: &str, force: bool) -> Result<(), Box<Report>> {

@@ -68,17 +68,17 @@ pub(super) fn validate(arguments: &Arguments, context: &Context) -> Report {
 
 /// Options of a check.
 pub(super) struct Checking {
-    /// Whether warnings count as errors.
+    /// `true` if warnings count as errors.
     pub(super) strict: bool,
-    /// Whether mistakes are corrected.
+    /// Corrections of mistakes; `None` if they are only reported.
     pub(super) fix: Option<Fixing>,
-    /// Whether pipelines are run with synthetic records, and how many.
+    /// Options of the run with synthetic records.
     pub(super) tries: TryFlags,
     /// The format of the findings.
     pub(super) form: Form,
 }
 
-/// How corrections are handled.
+/// Mode of corrections.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fixing {
     /// Show them.

@@ -23,7 +23,7 @@ use crate::codes;
 
 /// The version of the exported document.
 const VERSION: u64 = 1;
-/// What `export` writes.
+/// The document that `export` writes.
 const EXPORT: output::Kind = output::Kind {
     what: "an export of positions",
     is_ours: |text| serde_json::from_str::<Document>(text).is_ok_and(|document| document.version == VERSION),
@@ -235,7 +235,7 @@ fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>
     Ok(told(Report::new(COMMAND), &moves, consent))
 }
 
-/// What a position is of.
+/// The pipeline and source of a position.
 fn of_lane(lane: &Lane) -> (&str, &str, &str) {
     (&lane.pipeline, &lane.connector, &lane.partition)
 }

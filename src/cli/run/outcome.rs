@@ -18,11 +18,11 @@ use crate::codes;
 pub(super) struct Run {
     /// The service was to end when everything is read.
     pub(super) once: bool,
-    /// Whether the last line is text. With a log in JSON, it would be the only line that is not JSON.
+    /// `true` if the last line is text. With a log in JSON, it would be the only line that is not JSON.
     pub(super) text: bool,
-    /// Whether standard output is for records. Then the last line goes to standard error.
+    /// `true` if standard output is for records. Then the last line goes to standard error.
     pub(super) output_is_data: bool,
-    /// Whether pipelines did not start because their files have errors, which makes the run a failure.
+    /// `true` if pipelines did not start because their files have errors, which makes the run a failure.
     pub(super) refused: bool,
     /// Duration of the whole run.
     pub(super) took: Duration,

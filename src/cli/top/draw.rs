@@ -447,7 +447,7 @@ mod tests {
             ]
         );
         assert!(lines[11] == "in: no error" && lines[12].starts_with("500 in, 500 out"), "{lines:?}");
-        // The next node, on a screen that is narrow and low: what matters least goes first.
+        // The next node, on a small screen: the least important lines are left out first.
         press(&mut state, KeyCode::Down);
         let lines: Vec<String> = shown(&state, 60, 11).lines().map(words).collect();
         assert_eq!(lines[2], "GRAPH IN/S OUT/S FAILED QUEUE");

@@ -71,7 +71,7 @@ pub(super) struct Queue {
     /// Fill level from 0 to 1.
     pub(super) fill: f64,
     pub(super) rows: u64,
-    /// Whether senders to the queue have to wait.
+    /// `true` if senders to the queue have to wait.
     pub(super) full: bool,
 }
 

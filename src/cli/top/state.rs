@@ -15,7 +15,7 @@ pub(super) enum Action {
     Quit,
     Start(String),
     Stop(String),
-    /// Fetch a pipeline at once.
+    /// Fetch a pipeline immediately.
     Open(String),
 }
 

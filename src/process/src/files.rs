@@ -13,7 +13,7 @@ use crate::codes;
 /// Maximum size of a pipeline file in bytes.
 pub const MAX_PIPELINE_FILE: u64 = 8 << 20;
 
-/// Why a text file cannot be used.
+/// Reason why a text file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
     /// The file does not exist.
@@ -120,7 +120,7 @@ pub fn is_pipeline_file(path: &Path) -> bool {
     matches!(extension.as_deref(), Some("yml" | "yaml")) && !is_test(path) && !is_hidden(path)
 }
 
-/// Finds pipeline files at `paths`: a file is taken as it is; of a directory, the direct children named `*.yml` or
+/// Finds pipeline files at `paths`: a file whatever its name; in a directory, the direct children named `*.yml` or
 /// `*.yaml` that are neither tests nor hidden, sorted by name.
 pub fn find_pipelines<P: AsRef<Path>>(paths: &[P]) -> Found {
     let mut found = Found::default();
@@ -220,12 +220,12 @@ mod tests {
         for name in ["a.yaml", ".a.yaml", "._a.yml", ".#b.yaml"] {
             std::fs::write(directory.path().join(name), "x").unwrap();
         }
-        // A lock of Emacs leads nowhere.
+        // A lock file of Emacs is a dangling link.
         std::os::unix::fs::symlink("me@host.1:2", directory.path().join(".#a.yaml")).unwrap();
         let found = find_pipelines(&[directory.path()]);
         assert_eq!((found.files.iter().count(), found.unreadable.len()), (1, 0));
         assert_eq!(pipeline_files(directory.path()).unwrap(), [directory.path().join("a.yaml")]);
-        // Who names such a file means it.
+        // The user named the file explicitly.
         assert_eq!(find_pipelines(&[directory.path().join(".a.yaml")]).files.iter().count(), 1);
     }
 

@@ -330,7 +330,7 @@ impl Control {
             store.replace(desired.clone()).await?;
             self.put(&desired.id, plan, Status::Stopped { reason: StopReason::User })
         };
-        // The gate is free, since nobody else knows the entry yet. Holding it prevents a stop or deletion during the
+        // The gate is free, since the entry is not in the table yet. Holding it prevents a stop or deletion during the
         // trial start.
         let _gate = entry.gate.clone().lock_owned().await;
         if !desired.autostart {

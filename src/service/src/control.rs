@@ -30,7 +30,7 @@ use crate::traces::{Exporter, SpanCounts};
 /// How long a request waits for a pipeline that another request holds.
 const BUSY: Duration = Duration::from_secs(20);
 
-/// Why a request changed nothing.
+/// Reason why a request changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// The pipeline does not exist.
@@ -102,7 +102,7 @@ impl ControlError {
     }
 }
 
-/// What all pipelines of the service share.
+/// State that all pipelines of the service share.
 pub(super) struct Shared {
     pub(super) store: Store,
     pub(super) registry: Registry,
@@ -168,7 +168,7 @@ impl Control {
         self.inner.shared.traces.as_ref().map(|traces| traces.counts()).unwrap_or_default()
     }
 
-    /// Returns a receiver that changes each time the service is asked to reload credentials.
+    /// Returns a receiver that changes with each request to reload credentials.
     pub fn reloads(&self) -> watch::Receiver<u64> {
         self.inner.reloads.subscribe()
     }
@@ -330,7 +330,8 @@ impl Control {
         self.begin_after(entry, Vec::new())
     }
 
-    /// Starts a pipeline when other pipelines, which have begun, have ended. If it is stopped before that, it does not run.
+    /// Starts a pipeline when other pipelines, which have begun, have ended. If it is stopped before that, it does not
+    /// run.
     ///
     /// # Errors
     /// As [`Control::begin`].
@@ -382,7 +383,7 @@ impl Control {
             tracing::info!(pipeline = %life.id, "starting");
             life.live()
         };
-        // One that waits for nothing is shown as starting at once.
+        // A pipeline that waits for no other one has the status `starting` immediately.
         let life = if others.is_empty() { Either::Left(begin()) } else { Either::Right(begin) };
         self.see_to(Task::Life(id.clone()), async move {
             let outcome = match life {

@@ -118,7 +118,7 @@ fn settings(settings: &[StoredSetting]) -> Map<String, Value> {
     settings.iter().map(|setting| (setting.name.to_string(), Value::from(setting.written.as_str()))).collect()
 }
 
-/// Escapes a text whose value is stored, so that nothing in it is substituted again.
+/// Escapes a text whose value is stored, so that no part of it is substituted again.
 fn literal(text: &str) -> String {
     text.replace("${", "$${")
 }

@@ -16,7 +16,7 @@ use crate::outputs;
 use crate::pipeline_table::{Entry, Plan};
 use crate::tasks::{Done, Task};
 
-/// Why a request changed nothing.
+/// Reason why a request changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// The pipeline cannot be held.
@@ -71,9 +71,9 @@ pub enum EditError {
     SwitchFailed {
         /// The pipeline.
         id: Str,
-        /// Why the new pipeline did not open.
+        /// Reason why the new pipeline did not open.
         error: String,
-        /// What the service did instead.
+        /// The action of the service instead.
         after: &'static str,
     },
 }
@@ -196,7 +196,7 @@ impl Control {
         .await
     }
 
-    /// Runs `work` to completion in the service, even if the caller is gone.
+    /// Runs `work` to completion in the service, even if the caller has disconnected.
     pub(super) async fn to_the_end<T: Send + 'static>(
         &self,
         task: Task,
@@ -204,7 +204,7 @@ impl Control {
     ) -> Result<T, EditError> {
         let (done, result) = oneshot::channel();
         self.see_to(task, async move {
-            // The caller may be gone.
+            // The caller may have disconnected.
             let _ = done.send(work.await);
             Done::Errand
         });

@@ -32,7 +32,7 @@ pub(super) struct DeletedConnector {
 pub(super) struct Notification {
     /// The connector.
     pub(super) connector: Str,
-    /// Why the notification failed, if it did.
+    /// Reason why the notification failed, if it did.
     pub(super) warning: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Pipelines that are held still for an operation, and resume after it.
+//! Pipelines that are stopped for an operation, and resume after it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::tasks::{Done, Task};
 const DRAIN: Duration = Duration::from_secs(15);
 
 impl Control {
-    /// Holds a pipeline still until the hold is dropped.
+    /// Stops a pipeline until the returned value is dropped.
     pub(super) async fn hold(&self, id: &str) -> Result<Hold, ControlError> {
         let (entry, gate) = self.gate(id).await?;
         Ok(self.hold_with(entry, gate).await)
@@ -39,7 +39,7 @@ impl Control {
     }
 }
 
-/// Exclusive access to a pipeline that stands still. If the pipeline ran before, it resumes on drop.
+/// Exclusive access to a stopped pipeline. If the pipeline ran before, it resumes on drop.
 pub(super) struct Hold {
     control: Control,
     pub(super) entry: Arc<Entry>,
@@ -56,7 +56,7 @@ impl Drop for Hold {
         }
         let (control, entry, gate) = (self.control.clone(), self.entry.clone(), self.gate.take());
         let go_on = move || {
-            // A pipeline that degraded or finished before it could be stopped is left as it is.
+            // A pipeline that degraded or finished before the stop keeps its status.
             if matches!(entry.seen.borrow().status, Status::Degraded { .. } | Status::Finished) {
                 return;
             }
@@ -69,7 +69,7 @@ impl Drop for Hold {
             go_on();
             return;
         }
-        // The caller of the drain is gone.
+        // The caller of the drain has disconnected.
         let entry = self.entry.clone();
         self.control.see_to(Task::Errand("the drain", entry.id.clone()), async move {
             entry.stands().await;

@@ -1,4 +1,4 @@
-//! The life of one pipeline: run, recover, stop.
+//! The lifecycle of one pipeline: run, recover, stop.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl Order {
     }
 }
 
-/// How a pipeline ended.
+/// Result of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PipelineOutcome {
     /// Its sources ended and everything is delivered.
@@ -170,7 +170,7 @@ impl LifecycleState {
         lanes
     }
 
-    /// Returns the backlogs of its sources; until the current run knows them, those of the run before.
+    /// Returns the backlogs of its sources; while the current run has none, those of the previous run.
     pub fn backlogs(&self) -> Vec<SourceBacklog> {
         let waits = self.status.is_live() || matches!(self.status, Status::Degraded { .. });
         let runs = self.progress.iter().chain(self.past.iter().filter(|_| waits));
@@ -211,7 +211,7 @@ pub struct Retry {
 /// Reloads credentials from their files and returns the pipeline to run with them; `None` if they did not change.
 pub type Renewal = Arc<dyn Fn() -> BoxFuture<'static, Result<Option<Arc<Pipeline>>, ReloadError>> + Send + Sync>;
 
-/// Everything that a pipeline needs to live.
+/// A pipeline with everything that its supervision needs.
 pub struct Life {
     /// The id of the pipeline.
     pub id: Str,
@@ -344,7 +344,7 @@ impl Life {
         }
     }
 
-    /// Waits until this service owns the store again. If it does not, returns the outcome of the pipeline's life.
+    /// Waits until this service owns the store again. If it cannot, returns the outcome of the pipeline.
     async fn regain(&mut self, why: String) -> Option<PipelineOutcome> {
         let mut holding = self.store.holding();
         if *self.orders.borrow() != Order::Run {
@@ -513,7 +513,7 @@ impl Life {
             }
         }
         match outcome {
-            // The user asked for it: it is not a failure of the service.
+            // The user requested it: it is not a failure of the service.
             PipelineOutcome::NotDrained { .. } if by == StopReason::User => PipelineOutcome::Stopped,
             outcome => outcome,
         }

@@ -123,7 +123,7 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &OwnFiles) -> Diagno
             let shown = missing.display();
             let message = format!("the directory {shown} of the file does not exist");
             let finding = Diagnostic::warning(codes::PLAN_NO_DIRECTORY, message);
-            // Another check reports that `~` does not stand for a directory.
+            // Another check reports that `~` is not expanded to a directory.
             if !missing.starts_with("~") {
                 let hint = format!("create it before the pipeline starts: mkdir -p {shown}");
                 findings.push(about(finding, node).with_hint(hint));

@@ -15,7 +15,7 @@ pub struct Pipeline {
     pub compiled: Compiled,
 }
 
-/// Why the values of a pipeline cannot be reloaded.
+/// Reason why the values of a pipeline cannot be reloaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// A file with the value of a setting cannot be read.

@@ -1,4 +1,4 @@
-//! The pipelines of a service, with the state and the orders of each.
+//! The pipelines of a service, with the state and the commands of each.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use tokio::sync::{Mutex as Gate, watch};
 use crate::lifecycle::{LifecycleState, Order};
 use crate::pipeline::Pipeline;
 
-/// What the next start of a pipeline would run.
+/// The plan for the next start of a pipeline.
 #[derive(Clone)]
 pub(super) enum Plan {
     /// This compiled pipeline.

@@ -288,7 +288,7 @@ fn refuse_warnings(loaded: &mut Loaded) {
 const OF_THE_WHOLE: &[Code] =
     &[codes::PLAN_NO_SOURCE, codes::PLAN_NO_DESTINATION, codes::PLAN_UNREACHABLE, codes::PLAN_INTERNAL];
 
-/// The ids that the pipeline files at a place declare, in the order of the files. Compiles nothing; files and pipelines
+/// The ids that the pipeline files at a path declare, in the order of the files. Compiles nothing; files and pipelines
 /// with errors are left out.
 pub fn declared_ids(path: &Path) -> Vec<Str> {
     let files = find_pipelines(&[path]).files;

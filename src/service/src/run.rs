@@ -55,11 +55,11 @@ pub struct Service {
     pub before_abort: Option<Box<dyn Fn()>>,
     /// Called with the address once the HTTP listener accepts requests.
     pub on_listening: Option<Box<dyn FnOnce(SocketAddr)>>,
-    /// A task that runs beside the service until the service stops.
+    /// A task that runs in parallel with the service until the service stops.
     pub companion: Option<Companion>,
 }
 
-/// A task that runs beside a service and uses its [`Control`].
+/// A task that runs in parallel with a service and uses its [`Control`].
 pub type Companion = Box<dyn FnOnce(Control) -> BoxFuture<'static, ()>>;
 
 /// Pipelines that start once their plugins are loaded.
@@ -83,7 +83,7 @@ pub struct Ended {
     pub signalled: bool,
     /// True if a degraded pipeline ended the service.
     pub gave_up: bool,
-    /// Why the service lost its store permanently, if that ended it.
+    /// Reason why the service lost its store permanently, if that ended it.
     pub taken: Option<String>,
 }
 
@@ -233,7 +233,7 @@ impl Service {
             tell.send_if_modified(|before| std::mem::replace(before, why.clone()) != why);
             failures += 1;
             if matches!(error, OpenError::InUse { .. }) {
-                // The owner releases the store at any time, and a question costs it nothing.
+                // The owner releases the store at any time, and a query costs it nothing.
                 failures = failures.min(MOST_WHILE_OWNED);
             }
             sleep(PAUSES.after(failures).min(left)).await;
@@ -379,7 +379,7 @@ impl Service {
         let mut hangups = signals.hangups.take();
         let mut counting = interval(COUNTED_EVERY);
         counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Programs read these objects, even if a person sees the status line beside them.
+        // Programs read these objects, even if the terminal also shows the status line.
         let logs_objects = self.settings.log.format == LogFormat::Json;
         let output = self.log.output().clone();
         let mut reader_gone = pin!(output.reader_gone());
@@ -496,7 +496,8 @@ impl Service {
         Ok(stored.into_iter().filter(|pipeline| pipeline.origin == Origin::Api).collect())
     }
 
-    /// Has the pipelines again that were made through the API; those that nobody stopped are to be started.
+    /// Restores the pipelines that were created through the API. Returns the pipelines to start: those that no user
+    /// stopped.
     fn take_back(&self, made: Vec<(StoredPipeline, Read)>, control: &Control) -> Vec<Arc<Entry>> {
         let mut starting = Vec::new();
         let mut made: Vec<(StoredPipeline, Plan)> =
@@ -551,8 +552,7 @@ impl Service {
         Ok(())
     }
 
-    /// Has the pipelines of files, and remembers what is wrong with those that are not good; those that their files want
-    /// started are to be started.
+    /// Adds the pipelines of files, with the errors of the invalid ones. Returns the pipelines to start.
     fn take_in(&self, pipelines: Pipelines, control: &Control) -> Vec<Arc<Entry>> {
         let mut starting = Vec::new();
         for invalid in &pipelines.invalid {

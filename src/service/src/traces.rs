@@ -44,7 +44,7 @@ pub struct SpanCounts {
     pub dropped: u64,
 }
 
-/// Why spans were not accepted.
+/// Reason why spans were not accepted.
 #[derive(Debug, PartialEq)]
 struct Refusal {
     /// Description, without values of headers.
@@ -53,7 +53,7 @@ struct Refusal {
     spans: Option<u64>,
     /// True if the same request may succeed later.
     is_passing: bool,
-    /// How long the collector asks the client to wait.
+    /// Delay that the collector requests.
     wait: Option<Duration>,
 }
 

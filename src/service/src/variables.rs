@@ -1,4 +1,4 @@
-//! What pipeline files refer to: variables of the process, files with values, and scripts.
+//! Inputs of pipeline files: variables of the process, files with values, and scripts.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;

@@ -1,7 +1,7 @@
 //! Every setting of the service, declared once.
 //!
 //! The table drives flags, environment variables, the configuration file, its generated form, `config` and
-//! the documentation. Nothing else knows a setting by name, except [`Settings`](crate::Settings), which
+//! the documentation. No other code names a setting, except [`Settings`](crate::Settings), which
 //! gives it a type.
 
 /// One setting.
@@ -17,7 +17,7 @@ pub struct Key {
     pub comment: &'static str,
     /// Alternative name of the flag.
     pub alias: Option<&'static str>,
-    /// Whether the value is a credential.
+    /// `true` if the value is a credential.
     pub secret: bool,
     /// Variables of other standards; the first one that is set is used if no layer gives a value.
     pub standard: &'static [&'static str],
@@ -48,7 +48,7 @@ pub enum Kind {
     },
     /// A duration: `25s`, `1m30s`.
     Duration {
-        /// Whether 0 is allowed.
+        /// `true` if 0 is allowed.
         zero: bool,
     },
     /// One of several words.

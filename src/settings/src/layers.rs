@@ -586,7 +586,7 @@ mod tests {
             );
             assert_eq!(messages(&found), [said]);
         }
-        // A variable that all programs read is not meant for this one alone.
+        // A variable that all programs read may not be intended for this program.
         let (_, found) = resolve(&[], &[("OTEL_SERVICE_NAME", "x")], "").unwrap();
         assert_eq!(messages(&found), Vec::<String>::new());
     }

@@ -100,7 +100,7 @@ pub struct TestResult {
     pub verdict: Verdict,
     /// Duration.
     pub elapsed: Duration,
-    /// Whether its time was virtual.
+    /// `true` if its time was virtual.
     pub virtual_time: bool,
     /// Number of starts of the pipeline.
     pub starts: usize,

@@ -1,7 +1,7 @@
 //! Parameters that all sources, destinations or processors accept.
 //!
-//! The executor implements them: a plugin only lists them in its specification. A specification may lack some of them; a
-//! switch is then `None`.
+//! The executor implements them: a plugin only lists them in its specification. A specification may lack some of them;
+//! a switch is then `None`.
 
 use std::time::Duration;
 

@@ -69,8 +69,8 @@ fn configured<T>(
         .map_err(|findings| findings.into_iter().map(|finding| finding.message).collect())
 }
 
-/// Calls a processor that computes with one record. Returns the records that replace it (none if it is filtered), or the
-/// fault of its dead letter.
+/// Calls a processor that computes with one record. Returns the records that replace it (none if it is filtered), or
+/// the fault of its dead letter.
 ///
 /// # Errors
 /// The fault with which the processor fails the record, or cannot be opened.

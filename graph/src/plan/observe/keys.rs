@@ -37,7 +37,7 @@ pub(super) struct Keyed {
     payloads: BTreeSet<String>,
 }
 
-/// Pieces made of one source record.
+/// Pieces of one source record.
 struct Pieces {
     count: u64,
     identity: String,

@@ -94,7 +94,8 @@ pub enum Param {
     Int,
     /// `float64`: [`Val::Float`].
     Float,
-    /// `map[string]interface{}`: [`Val::Map`], never a `map[string]string`; nil arrives as [`Map::Nil`](super::val::Map).
+    /// `map[string]interface{}`: [`Val::Map`], never a `map[string]string`; nil arrives as
+    /// [`Map::Nil`](super::val::Map).
     Map,
     /// `time.Time`: [`Val::Time`].
     Time,
@@ -105,7 +106,7 @@ pub enum Param {
 #[error("{message}")]
 pub(crate) struct CallError {
     message: Str,
-    /// Whether other data could avoid the failure.
+    /// The kind of the failure: other data may avoid it, or not.
     pub(crate) reason: Reason,
 }
 

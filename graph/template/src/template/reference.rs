@@ -1,6 +1,7 @@
 //! Reference of the functions and methods that templates may call: what each does, an example and its result.
 //!
-//! Texts stand beside each other by subject. Results are not written down: [`Entry::outcome`] renders the example.
+//! Texts are grouped by subject. Results are not stored: [`Entry::outcome`] renders the
+//! example.
 
 use std::sync::LazyLock;
 
@@ -45,7 +46,7 @@ pub struct Entry {
     pub form: Option<&'static str>,
 }
 
-/// Why an example has no output.
+/// Reason why an example has no output.
 #[derive(Debug, thiserror::Error)]
 pub enum ExampleError {
     /// It does not compile.

@@ -24,7 +24,7 @@ pub struct Definition {
     pub name: Str,
     /// The content.
     pub body: Body,
-    /// Maximum number of variables alive at once. Slot 0 is `$`.
+    /// Maximum number of variables in scope at the same time. Slot 0 is `$`.
     pub slots: usize,
 }
 

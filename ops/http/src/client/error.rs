@@ -34,7 +34,7 @@ pub enum Problem {
         status: StatusCode,
         /// Beginning of the body.
         said: String,
-        /// Time that the server asks to wait.
+        /// Delay that the server requests.
         retry_after: Option<Duration>,
     },
     /// The answer has a success status, and its body is an error.
@@ -114,7 +114,7 @@ impl HttpError {
         }
     }
 
-    /// Returns the status with which the server asks to wait, and the time.
+    /// Returns the status with which the server requests a delay, and the delay.
     pub(super) fn throttled_for(&self) -> Option<(StatusCode, Duration)> {
         match &self.problem {
             Problem::Status { status, retry_after, .. } if matches!(status.as_u16(), 429 | 503) => {

@@ -25,14 +25,14 @@ impl Retry {
     /// No retries.
     pub const NEVER: Retry = Retry { count: 0, delays: Backoff::doubling(Duration::ZERO, Duration::ZERO) };
 
-    /// Returns the delay after `made` attempts. `wish` is the time that the last answer asked to wait.
+    /// Returns the delay after `made` attempts. `wish` is the delay that the last answer requested.
     pub(super) fn delay(&self, made: u32, wish: Option<Duration>) -> Duration {
         let delay = self.delays.after(made);
         (delay + delay.mul_f64(SPREAD * fastrand::f64())).max(wish.unwrap_or_default())
     }
 }
 
-/// Returns the time that an answer asks to wait, given in seconds or as a date.
+/// Returns the delay that an answer requests, in seconds or as a date.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

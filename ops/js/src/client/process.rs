@@ -25,7 +25,7 @@ use crate::worker::{FLUSH_AFTER, RUN};
 const GRACE: Duration = Duration::from_secs(1);
 /// Maximum time that a process may take to start on a busy machine.
 const START: Duration = Duration::from_secs(60);
-/// Maximum time for an answer from the thread that runs beside the script.
+/// Maximum time for an answer from the thread that runs concurrently with the script.
 const AT_ONCE: Duration = Duration::from_secs(10);
 /// Maximum number of bytes of a worker's last message that are read.
 const LAST_WORDS: u64 = 4096;

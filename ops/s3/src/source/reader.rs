@@ -84,7 +84,7 @@ pub(super) struct Objects {
     pending: VecDeque<Read>,
 }
 
-/// Whether `CaughtUp` was returned.
+/// State of the report that the source has caught up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CaughtUp {
     NotYet,

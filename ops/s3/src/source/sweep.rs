@@ -1,7 +1,7 @@
 //! Finds the changes in a listing of the bucket that were not delivered yet.
 //!
-//! While the source runs, the listing is compared with that of the previous sweep ([`Memory`]). After a restart, keys
-//! that no sweep of this run has covered are compared by time ([`Horizon`]).
+//! While the source runs, the listing is compared with that of the previous sweep ([`Memory`]). After a restart,
+//! keys that no sweep of this run has covered are compared by time ([`Horizon`]).
 
 use std::collections::{HashMap, VecDeque};
 

@@ -34,7 +34,7 @@ impl Follower {
                 return Ok(match self.rotated_away(None) {
                     Ok(Some((file, place))) => Step::Opened(self.start(file, Some(place), None, false)?),
                     Ok(None) => self.open_later()?,
-                    // Nothing is known of a directory that is gone or cannot be listed.
+                    // The state of a directory that is gone or cannot be listed is unknown.
                     Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
                         Step::Missing
                     }
@@ -199,8 +199,8 @@ impl Follower {
         Ok(Step::Opened(self.start(next, None, Some(warning), false)?))
     }
 
-    /// Counts the file that was read, which is gone, and those before `next` that are there only compressed; it may be one
-    /// of these. What to say of them.
+    /// Counts the file that was read, which is gone, and those before `next` that are there only compressed; it may be
+    /// one of these. Returns the report about them.
     fn note_gone(&mut self, resume: &Resume, next: Option<&File>) -> String {
         // A writer may still write to a file for a moment after it was replaced.
         let after = SystemTime::UNIX_EPOCH + Duration::from_millis(resume.born) + GRACE;

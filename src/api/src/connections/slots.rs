@@ -296,7 +296,7 @@ mod tests {
         Ipv4Addr::new(192, 0, 2, last).into()
     }
 
-    /// So many connections of an address that wait for nothing.
+    /// Opens this many idle connections of an address.
     fn open(slots: &Slots, last: u8, count: usize, now: Instant) -> Vec<Slot> {
         (0..count).map(|_| slots.take(address(last), now).unwrap()).collect()
     }
@@ -326,7 +326,7 @@ mod tests {
         let start = Instant::now();
         let mut open = open(&slots, 1, OTHERS_OF_ONE, start);
         let other = slots.take(address(2), start).unwrap();
-        // Its own oldest makes room, and not that of another.
+        // The oldest connection of the same address makes room, not that of another address.
         open.push(slots.take(address(1), start + Duration::from_secs(1)).unwrap());
         assert!(!is_open(&slots, &open[0]) && is_open(&slots, &other));
         open[1..].iter().for_each(Slot::answers);
@@ -406,7 +406,7 @@ mod tests {
         let hour = start + Duration::from_secs(3600);
         assert!(slots.has_room(hour), "one of the others goes");
         assert!(known.iter().all(|slot| is_open(&slots, slot)));
-        // There is no room among them, and all are busy: it is answered as one of the others.
+        // All slots for authenticated clients are busy: the connection takes one of the others.
         known.iter().for_each(Slot::answers);
         others[9].authenticated();
         assert_eq!(locked(&slots.state).count(true), AUTHENTICATED);

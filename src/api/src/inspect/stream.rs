@@ -199,7 +199,7 @@ impl<'a> RecordStream<'a> {
     }
 }
 
-/// Sends frames. Breaks if the client is gone or receives nothing for [`SILENCE`].
+/// Sends frames. Ends if the client has disconnected or receives nothing for [`SILENCE`].
 async fn send(socket: &mut WebSocket, frames: Vec<Message>) -> ControlFlow<()> {
     for frame in frames {
         match timeout(SILENCE, socket.send(frame)).await {

@@ -12,7 +12,7 @@ use metrics_process::Collector;
 /// A metric.
 pub(super) struct Metric {
     pub(super) name: &'static str,
-    /// What it counts or measures, and its unit.
+    /// Description: the counted or measured quantity, and its unit.
     pub(super) help: &'static str,
     pub(super) labels: &'static [Label],
     kind: Kind,

@@ -17,7 +17,7 @@ const LOOKS: u32 = 600;
 /// A pipeline that the service has and no given file declares.
 pub(super) struct UndeclaredPipeline {
     pub(super) id: String,
-    /// Whether it runs.
+    /// `true` if it runs.
     live: bool,
     deleted: bool,
 }

@@ -40,8 +40,8 @@ const TOLD: usize = 100;
 /// How long records in flight may take to drain after the time is up.
 const DRAIN: Duration = Duration::from_secs(4);
 
-/// Where replayed records enter: `step`, `start`, or the id of a processor or destination. `step:ID` names a node even
-/// if its id is one of these words.
+/// The node where replayed records enter: `step`, `start`, or the id of a processor or destination. `step:ID` names a
+/// node even if its id is one of these words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum ReplayFrom {
@@ -79,7 +79,7 @@ impl From<ReplayFrom> for String {
 pub struct Request {
     /// The dead letters with these numbers; `None` = all current dead letters.
     pub numbers: Option<Vec<u64>>,
-    /// Where their records enter.
+    /// Node where their records enter.
     pub from: ReplayFrom,
     /// The record that replaces the one in the dead letter. Requires exactly one number.
     pub record: Option<Record>,
@@ -91,16 +91,16 @@ pub struct Request {
 pub struct ReplayOutcome {
     /// Dead letters whose records were processed completely.
     pub replayed: u64,
-    /// Those of them without a new failure: they were removed from the queue.
+    /// Number of records without a new failure, which were removed from the queue.
     pub delivered: u64,
-    /// Those of them with a new failure: the failed copies are in the queue.
+    /// Number of records with a new failure, whose failed copies are in the queue.
     pub failed_again: u64,
     /// The first hundred failures: records that failed again or could not be tried.
     pub failures: Vec<Failure>,
     /// Numbers of requested dead letters that were not completed: the time was up, or the run failed. They are
     /// unchanged in the queue.
     pub remaining: Vec<u64>,
-    /// Why the replay ended early, unless the time was up.
+    /// Reason why the replay ended early, unless the time was up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }
@@ -118,7 +118,7 @@ pub struct Failure {
     pub error: view::LetterError,
 }
 
-/// Why nothing was replayed.
+/// Reason why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The dead letter does not exist.
@@ -270,7 +270,7 @@ pub async fn replay(
     }
 }
 
-/// Where dead letters enter, and the source that they were read from.
+/// The node where dead letters enter, and the source that they were read from.
 type Group = (Entry, Str);
 
 /// Groups the dead letters by where they enter. Groups are in the order of their first dead letters, and dead letters

@@ -45,7 +45,7 @@ pub struct LetterView {
     /// Partition of its source; empty if there is only one.
     #[schema(value_type = String)]
     pub partition: Str,
-    /// Why it failed.
+    /// Reason why it failed.
     pub error: LetterError,
     /// Number of failures.
     pub attempts: u32,
@@ -58,7 +58,7 @@ pub struct LetterView {
     pub record: serde_json::Value,
 }
 
-/// Why a record failed.
+/// Reason why a record failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LetterError {
     /// Stable code.
@@ -100,7 +100,7 @@ pub struct Unjudged {
     pub error: LetterError,
 }
 
-/// Why dead letters cannot be listed.
+/// Reason why dead letters cannot be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// The store cannot be read.

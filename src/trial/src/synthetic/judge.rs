@@ -1,4 +1,4 @@
-//! Finds the points of a pipeline where every synthetic record fails, whatever its data are.
+//! Finds the points of a pipeline where every synthetic record fails, for all kinds of data.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -22,10 +22,10 @@ use crate::codes;
 /// Minimum number of records to judge a point by, and minimum number of forms of data among them.
 const FEWEST: usize = 8;
 const FEWEST_VARIANTS: usize = 4;
-/// Fewest kinds of values of a field that must have failed, where the field is as the source gave it.
+/// Minimum number of kinds of values of a field that must have failed, if the field has the value from the source.
 const FEWEST_KINDS: usize = 4;
 
-/// Processors that take a text apart: what they say depends on the text.
+/// Processors that parse a text: their errors depend on the text.
 const READERS: [&str; 8] = [
     "base64.decode",
     "base64.encode",
@@ -88,7 +88,7 @@ enum FailureKind {
     /// One of [`READERS`], and the format that it expects in texts, if known.
     Reader(Option<Wanted>),
     Script,
-    /// A destination, which writes the key and the payload also where its settings do not name them.
+    /// A destination, which writes the key and the payload even if its settings do not name them.
     Destination,
     Other,
 }
@@ -98,7 +98,7 @@ struct PointContext {
     what: FailureKind,
     text: String,
     named: Vec<(FieldPath, Origin)>,
-    /// Where the whole key comes from.
+    /// Origin of the whole key.
     key: Origin,
 }
 
@@ -147,7 +147,7 @@ impl PointContext {
         }
     }
 
-    /// Whether fields that depend on data were of many kinds.
+    /// Returns `true` if fields that depend on data were of many kinds.
     fn is_diverse(&self, failed: &[Failed<'_>]) -> bool {
         self.named.iter().all(|(path, origin)| match origin {
             Origin::Given => is_known(path, failed) || is_diverse(path, failed),
@@ -169,7 +169,8 @@ impl PointContext {
         !self.named.iter().all(is_own)
     }
 
-    /// Whether no record can avoid the failure of an expression: it does not read data, or no kind of data is right.
+    /// Returns `true` if no record can avoid the failure of an expression: it does not read data, or no kind of data is
+    /// right.
     fn is_sure(&self, failed: &[Failed<'_>]) -> bool {
         let is_of_kind = |failed: &Failed<'_>| match reason(failed.fault) {
             Some(Reason::Kind) => true,
@@ -181,8 +182,8 @@ impl PointContext {
             && (self.named.is_empty() || !self.text.contains("egex"))
     }
 
-    /// Returns `true` if no other data make a key that the destination takes. What a setting says of a record is judged by
-    /// what the setting names.
+    /// Returns `true` if no other data make a key that the destination accepts. The names in a setting decide which
+    /// parts of a record it reads.
     fn is_sure_of_key(&self, failed: &[Failed<'_>]) -> bool {
         let can_be = match &self.key {
             Origin::Given | Origin::Fixed | Origin::Formed => false,
@@ -212,7 +213,7 @@ impl PointContext {
         is_one && is_enough(most) && self.is_sure(failed)
     }
 
-    /// A step that takes a text apart is judged where a step before has made the text.
+    /// A processor that parses a text is judged if an earlier processor has created the text.
     fn is_sure_of_reader(&self, failed: &[Failed<'_>], wanted: Option<Wanted>) -> bool {
         let is_text = |failed: &Failed<'_>, path: &FieldPath| {
             matches!(value_at(path, path.side.of(failed.before)), Some(Value::Text(_)))
@@ -263,7 +264,7 @@ impl PointContext {
     }
 }
 
-/// Returns the format that a step of [`READERS`] expects in texts.
+/// Returns the format that a processor of [`READERS`] expects in texts.
 fn wanted(node: &Node, plugin: &str) -> Option<Wanted> {
     match plugin {
         "field.convert" => match settings(node, |name| name == "type").as_str() {
@@ -280,7 +281,7 @@ fn wanted(node: &Node, plugin: &str) -> Option<Wanted> {
     }
 }
 
-/// Why an expression failed; `None` for failures of other things.
+/// Returns the reason why an expression failed; `None` for other failures.
 fn reason(fault: &Fault) -> Option<Reason> {
     let cause = fault.cause();
     let error = condition::error_of(fault)

@@ -1,4 +1,4 @@
-//! Where the value of a field comes from: what the steps before a place make of it, whatever the data are.
+//! The origin of a field's value at a point: the effect of the earlier processors on it, independent of the data.
 
 use std::collections::HashSet;
 
@@ -18,19 +18,19 @@ use super::script;
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Origin {
-    /// From the source, or decoded from all of what the source gives.
+    /// From the source, or decoded from the whole value of the source.
     Given,
     /// From the pipeline alone: a constant, or no value at all.
     Fixed,
-    /// From a step that gives it a form of its own, such as a hash or a number.
+    /// From a processor that determines its form, such as a hash or a number.
     Formed,
     /// From a template that puts text of the record between constant text.
     Around(Pattern),
-    /// From a step that may make anything of the data.
+    /// From a processor with unknown results.
     Any,
 }
 
-/// Says where a field comes from behind the steps of each source, as [`steps_before`] returns them.
+/// Returns the origin of a field after the processors of each source, as [`steps_before`] returns them.
 pub(super) fn origin(lines: &[Vec<&Node>], path: &FieldPath) -> Origin {
     let mut found: Option<Origin> = None;
     for steps in lines {
@@ -56,7 +56,7 @@ pub(super) fn steps_before(compiled: &Compiled, at: NodeIndex) -> Vec<Vec<&Node>
     lines.collect()
 }
 
-/// Where a field comes from behind steps that follow on a source.
+/// Returns the origin of a field after the processors that follow a source.
 fn behind(steps: &[&Node], path: &FieldPath) -> Origin {
     let Some((last, steps)) = steps.split_last() else { return Origin::Given };
     let before = behind(steps, path);
@@ -68,13 +68,13 @@ fn behind(steps: &[&Node], path: &FieldPath) -> Origin {
     }
 }
 
-/// What a step makes of a field.
+/// Returns the origin of a field after a processor.
 fn made(step: &Node, steps: &[&Node], path: &FieldPath, before: &Origin) -> Origin {
     let Some(operator) = step.kind.operator() else { return before.clone() };
     let fields: Vec<FieldPath> = setting(step, "field").map(paths).unwrap_or_default();
     let is_at = fields.iter().any(|field| field == path);
     let is_in = fields.iter().any(|field| holds(field, path));
-    // A step that keeps what the pipeline alone decides.
+    // A processor that keeps a value which depends only on the pipeline.
     let kept = |other: Origin| if *before == Origin::Fixed { Origin::Fixed } else { other };
     match operator.plugin.as_str() {
         "field.set" => match setting(step, "value").map(form) {
@@ -89,7 +89,7 @@ fn made(step: &Node, steps: &[&Node], path: &FieldPath, before: &Origin) -> Orig
         },
         "base64.decode" | "split" if is_in => kept(Origin::Any),
         "base64.encode" | "json.encode" if is_at => kept(Origin::Formed),
-        // Nothing is below a text.
+        // A text has no fields.
         "base64.encode" | "json.encode" if is_in => Origin::Fixed,
         "ai.chunk" if is_in => Origin::Formed,
         "unwrap.debezium" | "unwrap.kafkaconnect" | "unwrap.opencdc" => kept(Origin::Any),
@@ -131,7 +131,7 @@ fn renamed(step: &Node, steps: &[&Node], path: &FieldPath, before: &Origin) -> O
     before.clone()
 }
 
-/// Whether the field is `inner` or holds it.
+/// Returns `true` if the field is `inner` or holds it.
 fn holds(field: &FieldPath, inner: &FieldPath) -> bool {
     field.side == inner.side && inner.names.starts_with(&field.names)
 }
@@ -157,13 +157,13 @@ pub(super) fn form(text: &str) -> Origin {
     }
 }
 
-/// What a template prints.
+/// Output of a template.
 #[derive(Default)]
 struct Printed {
     pieces: Vec<Piece>,
-    /// Whether something is printed as the record has it.
+    /// `true` if a value of the record is printed unchanged.
     is_free: bool,
-    /// Whether it depends on the record which pieces are printed.
+    /// `true` if the choice of the printed pieces depends on the record.
     is_branched: bool,
 }
 
@@ -197,7 +197,7 @@ impl Printed {
     }
 }
 
-/// The pieces of the text that `printf` or `cat` makes of its arguments.
+/// The pieces of the text that `printf` or `cat` creates from its arguments.
 fn joined(pipeline: &Pipeline) -> Option<Vec<Piece>> {
     let [Command { head, args }] = &*pipeline.commands else { return None };
     let Term::Function(function) = &head.term else { return None };
@@ -234,7 +234,7 @@ fn joined(pipeline: &Pipeline) -> Option<Vec<Piece>> {
     }
 }
 
-/// Functions whose text has a form of its own, whatever they are called with.
+/// Functions whose output has a fixed form, whatever their arguments are.
 const FORMED: [&str; 66] = [
     "add",
     "add1",
@@ -313,7 +313,7 @@ fn is_formed(pipeline: &Pipeline) -> bool {
             "printf" => args.first().and_then(text).is_some_and(|format| !prints_text(format)),
             "date" | "dateInZone" | "date_in_zone" => is_literal(0),
             "ternary" => is_literal(0) && is_literal(1),
-            // A path is one of the file system, which the source knows.
+            // The path is in the file system of the source.
             "index" => args.get(1).and_then(text) == Some("file.path"),
             name => FORMED.contains(&name),
         },
@@ -331,7 +331,7 @@ fn text(operand: &Operand) -> Option<&str> {
     }
 }
 
-/// Whether a format prints a text as it is: `%s`, `%v`.
+/// Returns `true` if a format prints a text as it is: `%s`, `%v`.
 fn prints_text(format: &str) -> bool {
     let verb = |rest: &str| rest.chars().find(|c| c.is_ascii_alphabetic() || *c == '%');
     let format = format.replace("%%", "");

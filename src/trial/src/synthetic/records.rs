@@ -1,4 +1,4 @@
-//! Synthetic records: what a source may give, judged by the source and the pipeline.
+//! Synthetic records: possible records of a source, derived from the source and the pipeline.
 
 use anabranch_graph::plan::graph::{NodeKind, PlanGraph};
 use anabranch_plugin::flow::{Fields, Form, Kinds, RecordShape, Shape};
@@ -16,20 +16,20 @@ use super::values::{Kind, Maker, json, kinds};
 pub(super) struct Synthetic {
     /// The record as the source would give it.
     pub(super) record: Record,
-    /// The fields of its key and of both sides of its payload, also where the record has them as text.
+    /// The fields of its key and of both sides of its payload, even if the record has them as text.
     pub(super) fields: [Object; 2],
-    /// Which of the forms of data it has: records of one number are of one source each, and alike.
+    /// Number of its form of data. Each source has one record of each form.
     pub(super) variant: usize,
-    /// Whether its fields are all empty or null.
+    /// `true` if its fields are all empty or null.
     pub(super) is_hollow: bool,
-    /// What of it is as every record of the source has it, so that no other data need be thought of.
+    /// The parts that are the same in every record of the source, so that other data cannot occur.
     pub(super) known: Known,
 }
 
 /// Parts of a record that a source declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// There are no other metadata.
+    /// `true` if it has no other metadata.
     pub(super) metadata: bool,
     /// The key is a word or a number, or there is none.
     pub(super) key: bool,
@@ -51,7 +51,7 @@ impl Known {
     }
 }
 
-/// Lines that are no JSON, as files have them.
+/// Lines of files that are not JSON.
 const LINES: [&str; 14] = [
     "17,alpha,2024-05-06,2.50,true,b@example.org,4,5,6,7,8,9",
     "17;alpha;2024-05-06;2,50;true;b@example.org;4;5;6;7;8;9",
@@ -69,7 +69,7 @@ const LINES: [&str; 14] = [
     "192.168.1.17 - - [06/May/2024:07:08:09 +0000] \"GET /a?b=c HTTP/1.1\" 200 17 \"-\" \"curl/8\"",
 ];
 
-/// What the settings, conditions and scripts of a plan name.
+/// Returns the names in the settings, conditions and scripts of a plan.
 pub(super) fn names(plan: &PlanGraph) -> Names {
     let mut names = Names::default();
     for node in plan.node_weights() {
@@ -84,7 +84,7 @@ pub(super) fn names(plan: &PlanGraph) -> Names {
     names
 }
 
-/// The text of a value: that of the file which it names, if it names one.
+/// Returns the text of a value, or the content of the file that it names.
 pub(super) fn whole(written: &Written) -> &str {
     match written.content().map(|content| &content.text) {
         Some(Ok(text)) => text,
@@ -97,7 +97,7 @@ pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, fir
     let maker = Maker { loose: &names.loose, literals: &names.literals };
     let usual = Tree(["id", "name"].map(|name| (name.to_owned(), Tree::default())).into_iter().collect());
     let certain = names.data.with(&usual);
-    // Loose names may be those of something else: of an element, or of a field of the key.
+    // Names without a known place may be fields of an element, or of the key.
     let data = certain.with(&names.loose);
     let keys = match names.key.0.is_empty() {
         true => Tree([("id".to_owned(), Tree::default())].into_iter().collect()),
@@ -172,7 +172,7 @@ fn presented(shape: &Shape, fields: &Object, number: usize) -> Data {
     }
 }
 
-/// Fields that are known, each of a kind that it may be, as near to the one that is wanted as it can be.
+/// Known fields, each of a possible kind, as near to the requested kind as possible.
 fn closed(fields: &Fields, kind: &Kind, maker: &Maker<'_>) -> Object {
     let value = |(name, field): (&Str, &anabranch_plugin::flow::Field)| {
         let wanted = maker.value(&Tree::default(), kind, super::values::hash(name, 7), 0);

@@ -1,11 +1,11 @@
-//! Values of synthetic records: of every kind, and texts of every form that a pipeline may ask for.
+//! Values of synthetic records: of every kind, and texts of every form that a pipeline may parse.
 
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Timestamp, Value};
 
 use super::names::Tree;
 
-/// What all fields of a record are, or one of them.
+/// The kind of all fields of a record, or of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
     /// A text.
@@ -40,14 +40,14 @@ pub(super) enum Kind {
     JsonList,
     /// An object in an envelope of this form.
     Envelope(Envelope),
-    /// The field is not there.
+    /// The field is missing.
     Missing,
-    /// Each field is something else; the number distinguishes such records.
+    /// The fields have different kinds; the number distinguishes such records.
     Mixed(u64),
 }
 
 impl Kind {
-    /// Whether there is nothing in it that a step could fail on.
+    /// Returns `true` if it contains no value on which a processor could fail.
     pub(super) fn is_hollow(&self) -> bool {
         match self {
             Kind::Null | Kind::Missing | Kind::Nothing => true,
@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// How a change is wrapped by those who write it to a queue.
+/// Format of the change events that a tool writes to a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Envelope {
     /// Debezium.
@@ -105,7 +105,7 @@ const TEXTS: [&str; 31] = [
     "",
 ];
 
-/// The kinds of which records are made, the plainest first. `literals`: texts in quotes of the pipeline.
+/// The kinds of the fields of records, the plainest first. `literals`: quoted texts of the pipeline.
 pub(super) fn kinds(literals: &[String], envelopes: bool) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = TEXTS.iter().map(|text| Kind::Text(Str::from_static(text))).collect();
     kinds.extend([
@@ -183,7 +183,7 @@ fn of_layout(text: &str) -> String {
     time
 }
 
-/// Makes values: what the fields of lists and objects are called, and which texts the pipeline knows.
+/// Creates values. Contains the names of fields of lists and objects, and the texts of the pipeline.
 pub(super) struct Maker<'a> {
     /// Names of the fields of objects that have no names of their own.
     pub(super) loose: &'a Tree,
@@ -250,7 +250,7 @@ impl Maker<'_> {
         })
     }
 
-    /// The kind of a field of a mixed record: often what fields usually are.
+    /// The kind of a field of a mixed record: often one of the usual kinds.
     fn drawn(&self, draw: u64) -> Kind {
         let number = usize::try_from(draw >> 40).unwrap_or_default();
         let literal = self.literals.get(number % self.literals.len().max(1));
@@ -284,7 +284,7 @@ impl Maker<'_> {
     }
 }
 
-/// What the fields of an object in a list are.
+/// The kinds of the fields of an object in a list.
 fn scalar(kind: &Kind) -> Kind {
     match kind {
         Kind::Objects | Kind::JsonObject | Kind::JsonList | Kind::Object | Kind::Envelope(_) => {
@@ -333,7 +333,7 @@ impl Envelope {
 /// A value as text of JSON.
 pub(super) fn json(value: &Value) -> String {
     let mut text = Vec::new();
-    // What is made here has only values of JSON.
+    // This module creates only values that JSON can represent.
     let written = anabranch_record::json::write_value(value, &mut text);
     if written.is_err() {
         text.clear();

@@ -59,7 +59,7 @@ pub(super) struct Observed {
     pub(super) measured: Measured,
     /// Number of starts.
     pub(super) starts: usize,
-    /// Whether time was virtual.
+    /// `true` if time was virtual.
     pub(super) paused: bool,
     /// Probable mistakes that made no record fail.
     pub(super) doubts: Vec<Doubtful>,

@@ -224,7 +224,8 @@ fn is_settled(function: &Function) -> bool {
     (function.pure || matches!(function.name, "randInt")) && function.name != "fail"
 }
 
-/// Returns `true` for a value that is the same for every record; with `time`, also for a value made of the present time.
+/// Returns `true` for a value that is the same for every record; with `time`, also for a value made of the present
+/// time.
 pub(super) fn is_constant(operand: &Operand, time: bool) -> bool {
     match &operand.term {
         Term::Nil | Term::Literal(_) => true,

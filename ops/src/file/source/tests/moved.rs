@@ -177,8 +177,8 @@ fn read_on(follower: &mut Follower, text: &mut Vec<u8>, len: usize, longest: Dur
     }
 }
 
-/// Reads to the end of the rotated file, does `meanwhile`, looks for longer than a writer is waited for, does `then`, and
-/// reads all there is.
+/// Reads to the end of the rotated file, does `meanwhile`, looks for longer than a writer is waited for, does `then`,
+/// and reads all there is.
 fn interrupted(rotated: &Rotated, meanwhile: impl FnOnce(), then: impl FnOnce(), end: &str) -> String {
     let (mut follower, mut text) = (rotated.follower(), Vec::new());
     read_on(&mut follower, &mut text, 2, LONG);

@@ -24,7 +24,7 @@ struct Translator<'a> {
 /// The item before a repetition operator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// Nothing that can be repeated.
+    /// An item that cannot be repeated.
     Nothing,
     /// An item that can be repeated.
     Item,
