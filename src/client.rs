@@ -139,12 +139,12 @@ pub enum ClientError {
     },
     /// The service refused the request.
     #[error("{}", .0.message)]
-    Refused(Refusal),
+    Refused(ErrorResponse),
 }
 
 /// An error response of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ErrorResponse {
     /// Status of the response.
     pub status: StatusCode,
     /// Stable code: `pipeline.not_found`.
@@ -462,7 +462,7 @@ impl Client {
             return foreign();
         };
         let of = |name: &str| detail["metadata"][name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-        ClientError::Refused(Refusal {
+        ClientError::Refused(ErrorResponse {
             status,
             reason: reason.to_owned(),
             message: message.to_owned(),

@@ -132,7 +132,7 @@ impl Source for ConfiguredGenerator {
             arena: Arena::default(),
             text: Vec::new(),
         };
-        Ok((Box::new(reader), Box::new(Forgetful)))
+        Ok((Box::new(reader), Box::new(NoAcknowledgement)))
     }
 }
 
@@ -318,10 +318,10 @@ fn scatter(number: u64) -> u64 {
 }
 
 /// Acknowledges nothing: generated records are not stored anywhere.
-struct Forgetful;
+struct NoAcknowledgement;
 
 #[async_trait]
-impl Acker for Forgetful {
+impl Acker for NoAcknowledgement {
     async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
         Ok(())
     }

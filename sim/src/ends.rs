@@ -16,7 +16,7 @@ use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 
 use crate::record::{copy, number, record};
-use crate::scenario::{Sink, Takes, Upstream, WriteRetry, hits, mix};
+use crate::scenario::{AcceptedDurability, Sink, Upstream, WriteRetry, hits, mix};
 use crate::transaction::{self, KnownMarks};
 use crate::world::{World, first, position};
 
@@ -352,10 +352,10 @@ impl Writer for SimWriter {
             return Err(refusal());
         }
         let delivered = |row: usize| match spec.takes {
-            Takes::Durable => Delivered::Durable,
-            Takes::Accepted => Delivered::Accepted,
-            Takes::Mixed if mix(call, row as u64).is_multiple_of(2) => Delivered::Durable,
-            Takes::Mixed => Delivered::Accepted,
+            AcceptedDurability::Durable => Delivered::Durable,
+            AcceptedDurability::Accepted => Delivered::Accepted,
+            AcceptedDurability::Mixed if mix(call, row as u64).is_multiple_of(2) => Delivered::Durable,
+            AcceptedDurability::Mixed => Delivered::Accepted,
         };
         if troubled && hits(spec.salt ^ 2, call, spec.fails) {
             if spec.ambiguous {

@@ -17,7 +17,7 @@ use crate::ends::SimStore;
 use crate::inspect::Inspections;
 use crate::pipeline::plan;
 use crate::scenario::Scenario;
-use crate::world::{Order, TROUBLED_RUNS, World, result_counts};
+use crate::world::{DriverCommand, TROUBLED_RUNS, World, result_counts};
 
 /// Time limit of progress on the paused clock.
 const STALLED: Duration = Duration::from_secs(600);
@@ -141,8 +141,8 @@ async fn follow(world: &World, running: &mut Running) -> Result<(Ending, bool), 
             biased;
             ending = running.wait() => return Ok((ending, stopped)),
             () = world.orders.notified() => match world.take_order() {
-                Some(Order::Kill) => running.kill(),
-                Some(Order::Stop(budget)) => {
+                Some(DriverCommand::Kill) => running.kill(),
+                Some(DriverCommand::Stop(budget)) => {
                     stopped = true;
                     running.stop(budget.map(Duration::from_millis));
                 }

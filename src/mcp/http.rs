@@ -14,7 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use base64::Engine as _;
 
-use super::{Answer, MESSAGE, MirroredHeaders, Server};
+use super::{MESSAGE, McpAnswer, MirroredHeaders, Server};
 
 /// Returns the router with the only path, behind access control.
 pub(crate) fn router(server: Arc<Server>, access: Arc<Access>) -> Router {
@@ -31,7 +31,7 @@ async fn message(State(server): State<Arc<Server>>, headers: HeaderMap, body: By
     let mirrored = mirrored(&headers);
     // Tools block.
     let answered = tokio::task::spawn_blocking(move || server.answer(&body, Some(&mirrored))).await;
-    let Ok(Answer { status, body }) = answered else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
+    let Ok(McpAnswer { status, body }) = answered else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     match body {
         Some(body) => (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response(),

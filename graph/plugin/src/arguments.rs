@@ -23,21 +23,21 @@ use crate::written::Written;
 /// type check and the validations of its parameter.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
-    values: BTreeMap<Str, Checked>,
+    values: BTreeMap<Str, CheckedArgument>,
     /// Names of settings with a blank value; `values` may contain their defaults.
     blank: BTreeSet<Str>,
     span: Span,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Checked {
+pub(crate) struct CheckedArgument {
     written: Written,
     secret: bool,
     is_default: bool,
     typed: Typed,
 }
 
-impl Checked {
+impl CheckedArgument {
     pub(crate) fn into_value(self) -> Typed {
         self.typed
     }
@@ -148,7 +148,9 @@ impl Arguments {
                 let default = Written::new(default.clone(), default.clone(), empty.unwrap_or(settings.span));
                 match type_check(parameter, &parameter.name, default) {
                     Ok(argument) => {
-                        arguments.values.insert(parameter.name.clone(), Checked { is_default: true, ..argument });
+                        arguments
+                            .values
+                            .insert(parameter.name.clone(), CheckedArgument { is_default: true, ..argument });
                     }
                     Err(found) => findings.0.extend(found.into_iter().map(|d| d.with_path(pointer(&parameter.name)))),
                 }
@@ -352,7 +354,7 @@ fn unknown(specification: &Specification, name: &str, span: Span) -> Diagnostic 
     }
 }
 
-pub(crate) fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<Checked, Diagnostics> {
+pub(crate) fn type_check(parameter: &Parameter, name: &Str, written: Written) -> Result<CheckedArgument, Diagnostics> {
     let span = written.span();
     // The text in the file, never the value of a variable.
     let shown = || {
@@ -472,7 +474,7 @@ pub(crate) fn type_check(parameter: &Parameter, name: &Str, written: Written) ->
         }
     }
     let secret = parameter.is_secret(name);
-    Ok(Checked { written, secret, is_default: false, typed })
+    Ok(CheckedArgument { written, secret, is_default: false, typed })
 }
 
 /// The message quotes the text, so it is replaced by a general one if the text contains substituted values.

@@ -33,9 +33,9 @@ use crate::diagnostic::{Severity, Span};
 
 pub use assembled::may_be_json;
 pub use content::OWN_KEY;
-pub use look::{Look, Named};
-pub use record::{Keys, Operations, Pieces, RecordShape};
-pub use shape::{Content, Field, Fields, Form, Kinds, Shape, Since, Type};
+pub use look::{LookedUpField, TrialCheck};
+pub use record::{Keys, Operations, RecordShape, SplitRecords};
+pub use shape::{Content, Field, Fields, Form, Kinds, Shape, ShapeOrigin, Type};
 pub use texts::Texts;
 pub use uses::Uses;
 use walk::{Access, Resolution, walk};
@@ -49,7 +49,7 @@ pub struct Flow {
     may_fail: bool,
     fails: bool,
     /// Checks for real records, if the caller requests them.
-    looks: Option<Vec<(Place, Look)>>,
+    looks: Option<Vec<(ConfigLocation, TrialCheck)>>,
     /// True if the shape is that of observed records.
     observed: bool,
     /// True if a part of the node's configuration contains values of variables: it may differ in another environment.
@@ -60,16 +60,16 @@ pub struct Flow {
 
 /// The place of a remark in a node's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ConfigLocation {
     /// The part of the configuration.
-    pub part: Part,
+    pub part: ConfigPart,
     /// A range of bytes in the part; `None` means the whole part.
     pub range: Option<Range<usize>>,
 }
 
 /// A part of a node's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum ConfigPart {
     /// The node as a whole.
     Node,
     /// The value of the setting with this name.
@@ -78,29 +78,29 @@ pub enum Part {
     Condition,
 }
 
-impl Place {
+impl ConfigLocation {
     /// The node as a whole: the name of its plugin.
-    pub const NODE: Place = Place { part: Part::Node, range: None };
+    pub const NODE: ConfigLocation = ConfigLocation { part: ConfigPart::Node, range: None };
 
     /// A range of bytes of a setting's value.
-    pub fn within(setting: impl Into<Str>, range: Range<usize>) -> Place {
-        Place { part: Part::Setting(setting.into()), range: Some(range) }
+    pub fn within(setting: impl Into<Str>, range: Range<usize>) -> ConfigLocation {
+        ConfigLocation { part: ConfigPart::Setting(setting.into()), range: Some(range) }
     }
 
     /// The whole condition.
-    pub const CONDITION: Place = Place { part: Part::Condition, range: None };
+    pub const CONDITION: ConfigLocation = ConfigLocation { part: ConfigPart::Condition, range: None };
 
     /// Returns a range of bytes inside the place.
-    pub fn at(&self, range: Range<usize>) -> Place {
+    pub fn at(&self, range: Range<usize>) -> ConfigLocation {
         let start = self.range.as_ref().map_or(0, |outer| outer.start);
-        Place { part: self.part.clone(), range: Some(start + range.start..start + range.end) }
+        ConfigLocation { part: self.part.clone(), range: Some(start + range.start..start + range.end) }
     }
 }
 
-impl From<&'static str> for Place {
+impl From<&'static str> for ConfigLocation {
     /// The whole value of a setting.
-    fn from(setting: &'static str) -> Place {
-        Place { part: Part::Setting(Str::from_static(setting)), range: None }
+    fn from(setting: &'static str) -> ConfigLocation {
+        ConfigLocation { part: ConfigPart::Setting(Str::from_static(setting)), range: None }
     }
 }
 
@@ -114,17 +114,17 @@ pub struct Remark {
     /// The message, in one line.
     pub message: String,
     /// The place.
-    pub place: Place,
+    pub place: ConfigLocation,
     /// A place that explains the finding.
     pub related: Option<(Span, String)>,
     /// Remedy.
     pub hint: Option<String>,
     /// The replacement text, if there is only one.
-    pub correction: Option<(Place, String)>,
+    pub correction: Option<(ConfigLocation, String)>,
 }
 
 impl Remark {
-    fn is_of_nothing_in(&self, place: &Place) -> bool {
+    fn is_of_nothing_in(&self, place: &ConfigLocation) -> bool {
         let within = |inner: &Range<usize>, outer: &Range<usize>| outer.start <= inner.start && inner.end <= outer.end;
         matches!(self.code, codes::FLOW_NO_FIELD | codes::FLOW_NO_METADATA)
             && self.place.part == place.part
@@ -134,14 +134,14 @@ impl Remark {
 
 /// The possible values of a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct PossibleValues {
     /// The type of the value if it exists; without kinds if it never exists.
     pub ty: Type,
     /// True if it may be missing or absent.
     pub missing: bool,
 }
 
-impl Found {
+impl PossibleValues {
     /// Returns `true` if it never exists.
     pub fn is_missing(&self) -> bool {
         self.ty.kinds == Kinds::NONE
@@ -193,7 +193,7 @@ impl Flow {
     }
 
     /// Returns `true` if a remark is about this part of the configuration, or about a range in it.
-    pub fn has_remark(&self, place: impl Into<Place>) -> bool {
+    pub fn has_remark(&self, place: impl Into<ConfigLocation>) -> bool {
         let part = place.into().part;
         self.remarks.iter().any(|remark| remark.place.part == part)
     }
@@ -217,9 +217,9 @@ impl Flow {
     pub fn fail(
         &mut self,
         code: Code,
-        place: impl Into<Place>,
+        place: impl Into<ConfigLocation>,
         message: impl Into<String>,
-        since: Option<(Since, String)>,
+        since: Option<(ShapeOrigin, String)>,
         hint: Option<String>,
     ) {
         self.fails = true;
@@ -230,9 +230,9 @@ impl Flow {
     pub fn warn(
         &mut self,
         code: Code,
-        place: impl Into<Place>,
+        place: impl Into<ConfigLocation>,
         message: impl Into<String>,
-        since: Option<(Since, String)>,
+        since: Option<(ShapeOrigin, String)>,
         hint: Option<String>,
     ) {
         self.remark(Severity::Warning, code, place.into(), message.into(), since, hint);
@@ -242,9 +242,9 @@ impl Flow {
         &mut self,
         severity: Severity,
         code: Code,
-        place: Place,
+        place: ConfigLocation,
         message: String,
-        since: Option<(Since, String)>,
+        since: Option<(ShapeOrigin, String)>,
         hint: Option<String>,
     ) {
         let related = since.and_then(|(since, text)| Some((since.span()?, text)));
@@ -255,7 +255,7 @@ impl Flow {
     }
 
     /// Fails records whose data on this side is never structured. With `or_absent`, absent data is accepted.
-    pub fn need_fields(&mut self, place: impl Into<Place>, side: Side, or_absent: bool) {
+    pub fn need_fields(&mut self, place: impl Into<ConfigLocation>, side: Side, or_absent: bool) {
         let shape = self.record.side(side);
         self.may_fail |= shape.raw || (shape.absent && !or_absent);
         if shape.raw && !shape.is_raw() && shape.form() == Some(Form::Raw) {
@@ -284,7 +284,7 @@ impl Flow {
     }
 
     /// Returns the possible results of [`Reference::get`].
-    pub fn get(&mut self, place: impl Into<Place>, reference: &Reference) -> Found {
+    pub fn get(&mut self, place: impl Into<ConfigLocation>, reference: &Reference) -> PossibleValues {
         let place = place.into();
         match reference.target() {
             Target::Data(side) => {
@@ -299,7 +299,7 @@ impl Flow {
                     ty.kinds = ty.kinds | Kinds::MAP;
                     ty.fields = fields.clone();
                 }
-                Found { ty, missing: shape.absent }
+                PossibleValues { ty, missing: shape.absent }
             }
             Target::Field(side, path) => {
                 let names: Vec<&Str> = path.parents().iter().chain([path.last()]).collect();
@@ -307,23 +307,23 @@ impl Flow {
                 self.judge(&place, &outcome, true);
                 self.judge_usual(&place, &outcome, *side, &names, &[Access::Reference]);
                 self.use_parents(&place, *side, path.parents());
-                Found { ty: outcome.ty, missing: outcome.missing }
+                PossibleValues { ty: outcome.ty, missing: outcome.missing }
             }
             Target::Entry(key) => {
                 self.entry(&place, key);
                 let missing = !self.record.metadata.has(key);
                 let kinds = if self.record.metadata.may_have(key) { Kinds::TEXT } else { Kinds::NONE };
-                Found { ty: Type::of(kinds), missing }
+                PossibleValues { ty: Type::of(kinds), missing }
             }
             Target::Record | Target::Position | Target::Operation | Target::Metadata | Target::Payload => {
-                Found { ty: Type::any(), missing: false }
+                PossibleValues { ty: Type::any(), missing: false }
             }
         }
     }
 
     /// Returns the possible values of a reference without reporting findings.
-    pub fn peek(&self, reference: &Reference) -> Found {
-        Flow::new(self.record.clone()).get(Place::NODE, reference)
+    pub fn peek(&self, reference: &Reference) -> PossibleValues {
+        Flow::new(self.record.clone()).get(ConfigLocation::NODE, reference)
     }
 
     /// Declares that a value may exist at a reference, if its parent exists.
@@ -345,11 +345,11 @@ impl Flow {
     pub fn need(
         &mut self,
         code: Code,
-        place: impl Into<Place>,
+        place: impl Into<ConfigLocation>,
         reference: &Reference,
         wanted: (Kinds, &str),
         or_nothing: bool,
-    ) -> Found {
+    ) -> PossibleValues {
         let place = place.into();
         let found = self.get(place.clone(), reference);
         let (kinds, name) = wanted;
@@ -390,14 +390,14 @@ impl Flow {
     }
 
     /// Adds a correction to the last finding.
-    fn correct(&mut self, place: Place, becomes: String) {
+    fn correct(&mut self, place: ConfigLocation, becomes: String) {
         if let Some(remark) = self.remarks.last_mut() {
             remark.correction = Some((place, becomes));
         }
     }
 
     /// Returns `true` if a finding concerns a part of this place, or all of it.
-    fn is_remarked(&self, place: &Place) -> bool {
+    fn is_remarked(&self, place: &ConfigLocation) -> bool {
         let overlap = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
         self.remarks.iter().any(|remark| {
             remark.place.part == place.part
@@ -406,12 +406,12 @@ impl Flow {
     }
 
     /// Returns `true` if there is a finding about a missing value in this place.
-    fn is_said_of(&self, place: &Place) -> bool {
+    fn is_said_of(&self, place: &ConfigLocation) -> bool {
         self.remarks.iter().any(|remark| remark.is_of_nothing_in(place))
     }
 
     /// Converts findings about missing values at this place to findings that concern every record.
-    fn always(&mut self, place: &Place) {
+    fn always(&mut self, place: &ConfigLocation) {
         for remark in self.remarks.iter_mut().filter(|remark| remark.is_of_nothing_in(place)) {
             self.fails = true;
             if remark.severity == Severity::Warning {
@@ -422,7 +422,7 @@ impl Flow {
     }
 
     /// Reads a metadata entry; warns if no plugin or processor may have set it.
-    fn entry(&mut self, place: &Place, key: &Str) {
+    fn entry(&mut self, place: &ConfigLocation, key: &Str) {
         if self.record.metadata.may_have(key) {
             return;
         }
@@ -436,7 +436,7 @@ impl Flow {
     }
 
     /// Reports the problem of a path to a field; `certain` if every record follows the path.
-    fn judge(&mut self, place: &Place, outcome: &Resolution, certain: bool) {
+    fn judge(&mut self, place: &ConfigLocation, outcome: &Resolution, certain: bool) {
         self.may_fail |= outcome.blocked.is_some();
         if let (true, Some(blocked)) = (outcome.always_fails(), &outcome.blocked) {
             let since = Some((blocked.since, format!("{} since here", blocked.what)));
@@ -456,13 +456,20 @@ impl Flow {
     }
 
     /// Warns that a part of a path to a field is not a map.
-    fn warn_of_way(&mut self, place: &Place, blocked: &walk::Blocked, message: String) {
+    fn warn_of_way(&mut self, place: &ConfigLocation, blocked: &walk::Blocked, message: String) {
         let since = Some((blocked.since, format!("{} since here", blocked.what)));
         self.warn(codes::FLOW_NOT_A_MAP, place.clone(), message, since, blocked.hint.as_deref().map(str::to_owned));
     }
 
     /// Reports that typical records fail on a path to a field, if that is not reported for all records.
-    fn judge_usual(&mut self, place: &Place, outcome: &Resolution, side: Side, names: &[&Str], accesses: &[Access]) {
+    fn judge_usual(
+        &mut self,
+        place: &ConfigLocation,
+        outcome: &Resolution,
+        side: Side,
+        names: &[&Str],
+        accesses: &[Access],
+    ) {
         if outcome.always_fails() {
             return;
         }
@@ -477,12 +484,12 @@ impl Flow {
     }
 
     /// Reports a processor that does nothing, because its input is missing or already has the result.
-    pub fn needless(&mut self, place: impl Into<Place>, message: impl Into<String>, hint: impl Into<String>) {
+    pub fn needless(&mut self, place: impl Into<ConfigLocation>, message: impl Into<String>, hint: impl Into<String>) {
         self.warn(codes::FLOW_NEEDLESS, place, message, None, Some(hint.into()));
     }
 
     /// Applies [`Reference::set`].
-    pub fn set(&mut self, place: impl Into<Place>, reference: &Reference, ty: Type) {
+    pub fn set(&mut self, place: impl Into<ConfigLocation>, reference: &Reference, ty: Type) {
         let place = place.into();
         if let Target::Field(side, path) = reference.target() {
             self.use_parents(&place, *side, path.parents());
@@ -533,7 +540,7 @@ impl Flow {
                 self.judge_usual(&place, &outcome, *side, &names, &[Access::Reference]);
                 let shape = self.record.side_mut(*side);
                 if shape.has_no_fields() {
-                    shape.since = Since::default();
+                    shape.since = ShapeOrigin::default();
                 }
                 // Raw data fails, absent data becomes a map without fields.
                 let fields = shape.structured.get_or_insert_with(|| Fields::closed([]));
@@ -554,7 +561,7 @@ impl Flow {
     }
 
     /// Applies [`Reference::delete`].
-    pub fn delete(&mut self, place: impl Into<Place>, reference: &Reference) {
+    pub fn delete(&mut self, place: impl Into<ConfigLocation>, reference: &Reference) {
         let place = place.into();
         self.look_for(&place, reference);
         self.record.uses.forget(&reference.access());
@@ -583,7 +590,7 @@ impl Flow {
     }
 
     /// Applies [`Reference::rename`].
-    pub fn rename(&mut self, place: impl Into<Place>, reference: &Reference, name: &Str) {
+    pub fn rename(&mut self, place: impl Into<ConfigLocation>, reference: &Reference, name: &Str) {
         let place = place.into();
         self.look_for(&place, reference);
         match reference.target() {
@@ -627,7 +634,7 @@ impl Flow {
 
     /// Sets a field or side to `ty` if it exists and is not null; otherwise it is unchanged. For processors that
     /// replace a field with a value derived from it.
-    pub fn replace(&mut self, place: impl Into<Place>, reference: &Reference, ty: Type) {
+    pub fn replace(&mut self, place: impl Into<ConfigLocation>, reference: &Reference, ty: Type) {
         let place = place.into();
         self.look_for(&place, reference);
         self.record.uses.forget(&reference.access());

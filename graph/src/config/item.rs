@@ -8,7 +8,7 @@ use anabranch_plugin::written::Written;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
 
-use super::field::{Object, Path, Reader, Reported, quoted};
+use super::field::{FieldReader, Object, Path, Reported, quoted};
 use super::version::Version;
 use super::yaml::{Entry, Node, Value, with_dash};
 use crate::codes;
@@ -21,13 +21,13 @@ pub(super) struct Item<'n> {
 }
 
 /// Name of an item in messages: its id, or its place in the list if it has no id.
-pub(super) struct Name<'a> {
+pub(super) struct ItemName<'a> {
     pub(super) kind: &'static str,
     pub(super) id: Option<&'a Written>,
     pub(super) index: usize,
 }
 
-impl fmt::Display for Name<'_> {
+impl fmt::Display for ItemName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.id {
             Some(id) => write!(f, "{} {}", self.kind, quoted(id.written())),
@@ -41,7 +41,7 @@ pub(super) fn items<'n>(
     entry: &'n Entry,
     version: Version,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Result<Vec<Item<'n>>, Reported> {
     let span = entry.value_span();
     match (&entry.value.value, version.has_maps()) {
@@ -113,9 +113,9 @@ fn as_item<'n>(entry: &'n Entry, maps: bool, source: &str) -> Option<(&'n str, (
 pub(super) fn read_id(
     item: &Item<'_>,
     object: &mut Object<'_>,
-    name: &Name<'_>,
+    name: &ItemName<'_>,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Result<Written, Reported> {
     match item.id {
         None => reader.required(object, "id", name, path),
@@ -129,7 +129,7 @@ pub(super) fn read_id(
 }
 
 /// Rejects ids with control characters, since ids are part of log lines and state keys.
-pub(super) fn check_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut Reader<'_>) {
+pub(super) fn check_id(id: &Written, name: &ItemName<'_>, path: Path<'_>, reader: &mut FieldReader<'_>) {
     if id.value().contains(char::is_control) {
         reader.report(
             Diagnostic::error(codes::CONFIG_FIELD_INVALID, format!("{name}: the id contains a control character"))
@@ -141,10 +141,10 @@ pub(super) fn check_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &m
 
 pub(super) fn check_unique(
     id: &Written,
-    name: &Name<'_>,
+    name: &ItemName<'_>,
     ids: &mut HashMap<Str, Span>,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) {
     match ids.get(id.value()) {
         None => {
@@ -164,10 +164,10 @@ pub(super) fn check_unique(
 pub(super) fn read_text(
     object: &mut Object<'_>,
     field: &str,
-    name: &Name<'_>,
+    name: &ItemName<'_>,
     max: usize,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Option<Written> {
     let entry = object.take(field)?;
     let text = reader.text(entry, path.name(field)).ok()??;
@@ -182,7 +182,7 @@ pub(super) fn one_of(
     of: &str,
     words: [&str; 2],
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Result<usize, Reported> {
     if let Some(index) = words.iter().position(|word| *word == &**text.value()) {
         return Ok(index);

@@ -2,12 +2,12 @@
 
 use anabranch_plugin::diagnostic::{Diagnostic, Span};
 
-use super::field::{Path, Reader, quoted};
+use super::field::{FieldReader, Path, quoted};
 use super::yaml::{Entry, Map, Node, Value};
 use crate::codes;
 
 /// Reports a setting that is not a single value.
-pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut Reader<'_>) {
+pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut FieldReader<'_>) {
     let (found, text) = match value {
         Value::Map(map) if !map.like_template => ("a map", pairs(map)),
         Value::List(items) => ("a list", listed(items)),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use anabranch_plugin::destination::Destination;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Severity, Span};
-use anabranch_plugin::flow::{Flow, Part, Place, RecordShape, Remark};
+use anabranch_plugin::flow::{ConfigLocation, ConfigPart, Flow, RecordShape, Remark};
 use anabranch_plugin::operator::Fan;
 use anabranch_plugin::written::Written;
 use anabranch_record::code::Code;
@@ -271,10 +271,18 @@ pub(super) fn says(node: &Node, known: &RecordShape, code: Code) -> bool {
 }
 
 /// Adds the correction of a place in a node to a finding.
-fn corrected(node: &Node, guard: Option<&Guard>, finding: Diagnostic, place: &Place, becomes: &str) -> Diagnostic {
+fn corrected(
+    node: &Node,
+    guard: Option<&Guard>,
+    finding: Diagnostic,
+    place: &ConfigLocation,
+    becomes: &str,
+) -> Diagnostic {
     let written = match (&place.part, guard) {
-        (Part::Condition, Some(guard)) => Some(&guard.written),
-        (Part::Setting(name), _) => node.settings.iter().find(|given| given.name == *name).map(|given| &given.value),
+        (ConfigPart::Condition, Some(guard)) => Some(&guard.written),
+        (ConfigPart::Setting(name), _) => {
+            node.settings.iter().find(|given| given.name == *name).map(|given| &given.value)
+        }
         _ => None,
     };
     match (written, &place.range) {
@@ -284,18 +292,18 @@ fn corrected(node: &Node, guard: Option<&Guard>, finding: Diagnostic, place: &Pl
 }
 
 /// Returns the span in the file and the path of a place in a node.
-pub(super) fn located(node: &Node, guard: Option<&Guard>, place: &Place) -> (Span, String) {
+pub(super) fn located(node: &Node, guard: Option<&Guard>, place: &ConfigLocation) -> (Span, String) {
     let within = |written: &Written| match &place.range {
         Some(range) => written.place(range.start, range.len()),
         None => written.span(),
     };
     match (&place.part, guard) {
-        (Part::Condition, Some(guard)) if matches!(node.kind, NodeKind::Branch(_)) => {
+        (ConfigPart::Condition, Some(guard)) if matches!(node.kind, NodeKind::Branch(_)) => {
             (within(&guard.written), node.path.to_string())
         }
-        (Part::Condition, Some(guard)) => (within(&guard.written), format!("{}/condition", node.path)),
-        (Part::Condition, None) | (Part::Node, _) => (node.span, node.path.to_string()),
-        (Part::Setting(name), _) => match node.settings.iter().find(|given| given.name == *name) {
+        (ConfigPart::Condition, Some(guard)) => (within(&guard.written), format!("{}/condition", node.path)),
+        (ConfigPart::Condition, None) | (ConfigPart::Node, _) => (node.span, node.path.to_string()),
+        (ConfigPart::Setting(name), _) => match node.settings.iter().find(|given| given.name == *name) {
             Some(given) => (within(&given.value), format!("{}/settings/{name}", node.path)),
             None => (node.span, node.path.to_string()),
         },

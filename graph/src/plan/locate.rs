@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anabranch_plugin::diagnostic::{FileId, Files, SourceFile, Span};
-use anabranch_plugin::flow::{Look, Part};
+use anabranch_plugin::flow::{ConfigPart, TrialCheck};
 use anabranch_plugin::operator::Class;
 use anabranch_plugin::written::Written;
 use anabranch_record::fault::Fault;
@@ -55,9 +55,10 @@ impl Compiled {
             let settings: Vec<(Str, Written)> = match &node.kind {
                 NodeKind::Operator(_) | NodeKind::Split(_) | NodeKind::Destination(_) => {
                     let template = |(place, look)| match (place, look) {
-                        (anabranch_plugin::flow::Place { part: Part::Setting(name), .. }, Look::Template(_)) => {
-                            Some(name)
-                        }
+                        (
+                            anabranch_plugin::flow::ConfigLocation { part: ConfigPart::Setting(name), .. },
+                            TrialCheck::Template(_),
+                        ) => Some(name),
                         _ => None,
                     };
                     let names = looks(node).into_iter().filter_map(template);

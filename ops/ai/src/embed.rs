@@ -10,7 +10,7 @@ use anabranch_record::reference::{Reference, Target};
 use anabranch_record::text::Str;
 use serde_json::{Map, json};
 
-use crate::embedding::{Form, Model, Protocol, Rows};
+use crate::embedding::{EmbeddingFormat, EmbeddingProcessor, Model, Protocol};
 use crate::service::{Address, Requests, Retries};
 
 /// Returns the `ai.embed` processor for the registry.
@@ -117,12 +117,12 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
     }
     more.extend(settings.input_type.as_ref().map(|kind| ("input_type".to_owned(), kind.as_str().into())));
     let model = Model { protocol, name: settings.model, dimensions: settings.dimensions, more };
-    Ok(Arc::new(Rows {
+    Ok(Arc::new(EmbeddingProcessor {
         address,
         model,
         input: ("inputField", settings.input_field),
         output: ("outputField", output),
-        form: Form::List,
+        form: EmbeddingFormat::List,
         batch: settings.max_texts_per_request,
         remember: settings.cache,
         note: None,

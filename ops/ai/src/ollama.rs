@@ -16,7 +16,7 @@ use anabranch_record::value::Value;
 use serde_json::{Value as Json, json};
 
 use crate::codes;
-use crate::question::{Asking, Question, output, text_in};
+use crate::question::{RecordRequest, RequestOperator, output, text_in};
 use crate::service::{Address, Requests, Retries};
 use crate::text::text_at;
 
@@ -69,7 +69,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
         longest: settings.max_prompt_length,
         refuse: refuse.filter(|text| !text.is_empty() && text != "none").collect(),
     };
-    Ok(Arc::new(Asking { address, question: Arc::new(question) }))
+    Ok(Arc::new(RequestOperator { address, question: Arc::new(question) }))
 }
 
 struct Transformation {
@@ -81,7 +81,7 @@ struct Transformation {
     refuse: Vec<String>,
 }
 
-impl Question for Transformation {
+impl RecordRequest for Transformation {
     fn ask(&self, record: &Record) -> Result<Json, Fault> {
         let data = text_at(record, &self.field)?;
         let prompt = format!(

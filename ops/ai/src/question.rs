@@ -18,7 +18,7 @@ use serde_json::Value as Json;
 use crate::service::{Address, Service};
 
 /// A request for a record, and the use of its answer.
-pub(crate) trait Question: Send + Sync + 'static {
+pub(crate) trait RecordRequest: Send + Sync + 'static {
     /// Returns the body of the request.
     fn ask(&self, record: &Record) -> Result<Json, Fault>;
 
@@ -39,12 +39,12 @@ pub(crate) trait Question: Send + Sync + 'static {
 }
 
 /// A question and the address of its service.
-pub(crate) struct Asking<Q> {
+pub(crate) struct RequestOperator<Q> {
     pub(crate) address: Address,
     pub(crate) question: Arc<Q>,
 }
 
-impl<Q: Question> ConfiguredOperator for Asking<Q> {
+impl<Q: RecordRequest> ConfiguredOperator for RequestOperator<Q> {
     fn signature(&self) -> Signature {
         Signature {
             class: Class::Async,
@@ -61,27 +61,27 @@ impl<Q: Question> ConfiguredOperator for Asking<Q> {
     }
 
     fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(BuiltOperator::Async(Arc::new(Asked {
+        Ok(BuiltOperator::Async(Arc::new(ConfiguredRequest {
             service: self.address.open(host.network)?,
             question: self.question.clone(),
         })))
     }
 }
 
-struct Asked<Q> {
+struct ConfiguredRequest<Q> {
     service: Service,
     question: Arc<Q>,
 }
 
 #[async_trait]
-impl<Q: Question> AsyncOperator for Asked<Q> {
+impl<Q: RecordRequest> AsyncOperator for ConfiguredRequest<Q> {
     async fn call(&self, rows: Vec<Record>) -> Vec<Verdict> {
         // The future of a request takes kilobytes: box it, because it is moved several times.
         stream::iter(rows).map(|record| self.one(record).boxed()).buffered(self.service.concurrency()).collect().await
     }
 }
 
-impl<Q: Question> Asked<Q> {
+impl<Q: RecordRequest> ConfiguredRequest<Q> {
     async fn one(&self, mut record: Record) -> Verdict {
         match self.answer(&record).await.and_then(|text| self.question.put(text, &mut record)) {
             Ok(()) => Verdict::Keep(record),

@@ -53,7 +53,7 @@ use std::time::Duration;
 
 use anabranch_plugin::host::LogLevel;
 
-pub use discover::{Found, load};
+pub use discover::{Discovered, load};
 
 /// Settings for finding and running standalone connectors.
 #[derive(Clone, Debug)]
@@ -88,13 +88,13 @@ pub mod untrusted {
 
     /// Parses a line of a plugin's standard error.
     pub fn log_line(line: &str) {
-        let mut voice = crate::log::Voice::default();
+        let mut voice = crate::log::LineParser::default();
         let _ = voice.hear(line);
     }
 
     /// Splits a plugin's output into lines.
     pub fn printed(bytes: &[u8]) {
-        let mut lines = crate::log::Lines::default();
+        let mut lines = crate::log::LineSplitter::default();
         for piece in bytes.chunks(7) {
             lines.push(piece, |_| ());
         }

@@ -153,7 +153,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
     match (message, destination) {
         (Some(message), Some(destination)) if !findings.has_errors() => {
             let is_body_placed = response.body.is_given();
-            Ok(Arc::new(Configured { message: Arc::new(message), destination, policy, is_body_placed, tls }))
+            Ok(Arc::new(ConfiguredWebhook { message: Arc::new(message), destination, policy, is_body_placed, tls }))
         }
         _ => Err(findings),
     }
@@ -188,7 +188,7 @@ fn destination(response: &Response, findings: &mut Diagnostics) -> Option<Destin
     Some(Destination { body: body?, status: status.and_then(|(_, status)| status) })
 }
 
-struct Configured {
+struct ConfiguredWebhook {
     message: Arc<Message>,
     destination: Destination,
     policy: Policy,
@@ -198,7 +198,7 @@ struct Configured {
     tls: (Option<Str>, bool),
 }
 
-impl ConfiguredOperator for Configured {
+impl ConfiguredOperator for ConfiguredWebhook {
     fn signature(&self) -> Signature {
         let Destination { body, status } = &self.destination;
         Signature {

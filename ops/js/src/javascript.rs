@@ -20,10 +20,10 @@ use crate::client::{Client, Launch};
 use crate::codes;
 use crate::interpreter::Interpreter;
 use crate::limits::Limits;
-use crate::log::{LEVELS, Lines as _, ServiceLog};
+use crate::log::{LEVELS, LineReceiver as _, ServiceLog};
 use crate::mistakes;
 use crate::position::SETTING;
-use crate::program::{Findings, Flaw, Program};
+use crate::program::{Findings, Program, ScriptFlaw};
 use crate::wire::orders::Opening;
 
 const SCRIPT: &str = SETTING;
@@ -85,7 +85,7 @@ fn configure(settings: &Settings, launch: Option<Launch>) -> Result<Arc<dyn Conf
     let program = settings.program()?;
     let findings = program.check().map_err(|flaw| settings.finding(&program, flaw))?;
     let (inline, limits) = (settings.script.is_some(), Limits { time: settings.timeout });
-    Ok(Arc::new(Configured { program, findings, inline, limits, launch }))
+    Ok(Arc::new(ConfiguredScript { program, findings, inline, limits, launch }))
 }
 
 impl Settings {
@@ -118,7 +118,7 @@ impl Settings {
     }
 
     /// Returns the finding for a flaw, at its place in the pipeline file or in the script's file.
-    fn finding(&self, program: &Program, flaw: Flaw) -> Diagnostics {
+    fn finding(&self, program: &Program, flaw: ScriptFlaw) -> Diagnostics {
         let message = match flaw.position {
             Some(position) => format!("{}:{position}: {}", program.name, flaw.message),
             None => flaw.message,
@@ -141,7 +141,7 @@ impl Settings {
     }
 }
 
-struct Configured {
+struct ConfiguredScript {
     program: Program,
     findings: Findings,
     /// True if the script is in the pipeline file.
@@ -150,7 +150,7 @@ struct Configured {
     launch: Option<Launch>,
 }
 
-impl ConfiguredOperator for Configured {
+impl ConfiguredOperator for ConfiguredScript {
     fn signature(&self) -> Signature {
         Signature { class: Class::Isolate, fan: Fan::Many, ..Signature::inline() }
     }

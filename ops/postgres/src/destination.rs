@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anabranch_plugin::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::{Content, Flow, Form, Place};
+use anabranch_plugin::flow::{ConfigLocation, Content, Flow, Form};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::letter::LetterForm;
@@ -163,7 +163,7 @@ impl Destination for PostgresDestination {
 
     fn flow(&self, flow: &mut Flow) {
         flow.may_fail();
-        flow.need_fields(Place::NODE, Side::After, true);
+        flow.need_fields(ConfigLocation::NODE, Side::After, true);
         if self.0.address.config.get_dbname().is_none() {
             let message = "url contains no database: PostgreSQL uses the database that has the name of the user";
             let hint = "add the name of the database to the end of the address: \
@@ -184,11 +184,11 @@ impl Destination for PostgresDestination {
                     "nearly every record fails here: .Key is {what}, and PostgreSQL needs an object with the key's \
                      columns, or no key"
                 );
-                flow.warn(codes::FLOW_KEY_RAW, Place::NODE, message, Some(since), Some(hint.to_owned()));
+                flow.warn(codes::FLOW_KEY_RAW, ConfigLocation::NODE, message, Some(since), Some(hint.to_owned()));
             } else {
                 let message = "every record fails here: .Key is not the JSON text of an object, and PostgreSQL \
                                needs an object with the key's columns, or no key";
-                flow.fail(codes::FLOW_KEY_RAW, Place::NODE, message, Some(since), Some(hint.to_owned()));
+                flow.fail(codes::FLOW_KEY_RAW, ConfigLocation::NODE, message, Some(since), Some(hint.to_owned()));
             }
         }
         let operations = flow.record.operations;
@@ -199,14 +199,14 @@ impl Destination for PostgresDestination {
             let since = (flow.record.key.since, "there is no key since here".to_owned());
             let hint = "keep the key, or set it earlier with field.set, field: .Key and value: '{\"id\": {{ \
                         .Payload.After.id }}}'";
-            flow.fail(codes::FLOW_KEY_MISSING, Place::NODE, message, Some(since), Some(hint.to_owned()));
+            flow.fail(codes::FLOW_KEY_MISSING, ConfigLocation::NODE, message, Some(since), Some(hint.to_owned()));
         }
         if flow.record.key.is_absent() && flow.record.after.is_absent() && !flow.fails() {
             let message = "every record fails here: it has neither a key nor data after the change, so there is nothing \
                            to write";
             let since = (flow.record.after.since, "absent since here".to_owned());
             let hint = "keep .Payload.After, which contains the columns of the row".to_owned();
-            flow.fail(codes::FLOW_NOTHING_TO_WRITE, Place::NODE, message, Some(since), Some(hint));
+            flow.fail(codes::FLOW_NOTHING_TO_WRITE, ConfigLocation::NODE, message, Some(since), Some(hint));
         }
         let key = Access::These(vec![vec!["Key".into()]]);
         let table = match &self.0.table {
@@ -214,19 +214,19 @@ impl Destination for PostgresDestination {
             TableSelector::Collection => Access::These(vec![vec!["Metadata".into(), key::COLLECTION]]),
             TableSelector::Template(template) => template.reads(),
         };
-        flow.replaces_by(Place::NODE, &Access::union([key.clone(), table.clone()]));
+        flow.replaces_by(ConfigLocation::NODE, &Access::union([key.clone(), table.clone()]));
         if !flow.record.key.absent || flow.record.key.form() == Some(Form::Structured) {
             // If the pieces of a record go to different tables, each table has its own row with that key.
             let is_apart = flow.record.pieces.as_ref().is_some_and(|pieces| pieces.differ_in(&table));
             if !is_apart {
-                flow.one_each(Place::NODE, &key);
+                flow.one_each(ConfigLocation::NODE, &key);
             }
         }
         match &self.0.table {
             TableSelector::Template(template) => flow.template("table", template),
             TableSelector::Collection if !flow.record.metadata.may_have(&key::COLLECTION) => {
                 let message = "every record fails here: none has the metadata recfmt.collection, which names its table";
-                flow.fail(codes::FLOW_NO_METADATA, Place::NODE, message, None, Some("set table".to_owned()));
+                flow.fail(codes::FLOW_NO_METADATA, ConfigLocation::NODE, message, None, Some("set table".to_owned()));
             }
             TableSelector::Fixed(text) => {
                 if let Some(what) = hardly_a_name(text) {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::{Flow, Place};
+use anabranch_plugin::flow::{ConfigLocation, Flow};
 use anabranch_plugin::kind;
 use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
@@ -92,7 +92,7 @@ impl InlineOperator for Exclude {
 
     fn flow(&self, flow: &mut Flow) {
         for (field, range) in self.fields.iter() {
-            flow.delete(Place::within(FIELDS, range.clone()), field);
+            flow.delete(ConfigLocation::within(FIELDS, range.clone()), field);
         }
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::{Flow, Found, Kinds, Place, Type};
+use anabranch_plugin::flow::{ConfigLocation, Flow, Kinds, PossibleValues, Type};
 use anabranch_plugin::kind;
 use anabranch_plugin::operator::{Decision, InlineOperator, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
@@ -129,7 +129,7 @@ impl InlineOperator for Rename {
 
     fn flow(&self, flow: &mut Flow) {
         for (i, Renaming { field, name, new, range }) in self.renamings.iter().enumerate() {
-            let place = || Place::within(MAPPING, range.clone());
+            let place = || ConfigLocation::within(MAPPING, range.clone());
             // A missing field is created as null under the new name. So the new name is always taken afterwards, unless
             // a later renaming frees it again.
             let taken_by = self.renamings[..i].iter().rposition(|earlier| earlier.new == *new && earlier.field != *new);
@@ -137,7 +137,7 @@ impl InlineOperator for Rename {
             let twice = field != new && taken_by.is_some_and(|taker| !freed(taker));
             let (old, taken) = (flow.peek(field), flow.peek(new));
             flow.rename(place(), field, name);
-            let there = |found: &Found| !found.is_missing() && !found.missing;
+            let there = |found: &PossibleValues| !found.is_missing() && !found.missing;
             if field != new && there(&old) && there(&taken) {
                 let message = format!("every record fails here: the field {new} already exists");
                 let since = Some((taken.ty.since, "exists since here".to_owned()));

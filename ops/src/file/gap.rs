@@ -5,9 +5,9 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::rotation::{Directory, Form, Sibling, compare, is_numbered, newer};
+use super::rotation::{Directory, NamePattern, Sibling, compare, is_numbered, newer};
 
-/// Endings that compressors append to names, with digits as in a [`Form`].
+/// Endings that compressors append to names, with digits as in a [`NamePattern`].
 const COMPRESSED: [&str; 11] = [".gz", ".bz0", ".xz", ".zst", ".lz0", ".Z", ".zip", ".lzma", ".br", ".lz", ".lzo"];
 
 /// Largest number of digits in the number of a rotated file. A longer number is something else, such as a process id.
@@ -95,7 +95,7 @@ fn seconds(time: SystemTime) -> u64 {
 
 impl Sibling {
     /// Form and numbers of its name before compression; `None` if it is not compressed.
-    fn uncompressed(&self) -> Option<(Form, &[String])> {
+    fn uncompressed(&self) -> Option<(NamePattern, &[String])> {
         let (before, after) = &self.form;
         let (suffix, after) = COMPRESSED.iter().find_map(|suffix| Some((suffix, after.strip_suffix(suffix)?)))?;
         let own = self.numbers.len() - usize::from(suffix.ends_with('0'));

@@ -26,8 +26,8 @@ use anabranch_record::text::Str;
 use anabranch_record::{Data, Position, Record};
 
 use super::backlog::Lengths;
-use super::follower::{Follower, Step, misled};
-use super::generations::Missed;
+use super::follower::{Follower, StepResult, misled};
+use super::generations::UnreadFiles;
 use super::position::{FilePosition, LONGEST, Resume};
 use super::watch::Watch;
 use crate::arena::Arena;
@@ -180,7 +180,7 @@ impl Source for ConfiguredFile {
         let mut metadata = Metadata::with_capacity(4);
         metadata.insert(key::FILE_PATH, self.path.clone());
         let follower = Follower::new(PathBuf::from(self.path.as_str()), resume);
-        let mut reader = Lines {
+        let mut reader = FileLines {
             host: host.clone(),
             path: self.path.clone(),
             limit: self.limit,
@@ -193,7 +193,7 @@ impl Source for ConfiguredFile {
             idle: Idle::default(),
             changes_untold: false,
             lengths: Lengths::default(),
-            missed: Missed::default(),
+            missed: UnreadFiles::default(),
             arena: Arena::default(),
         };
         // Report an unreadable file immediately; a missing file may be created later.
@@ -204,7 +204,7 @@ impl Source for ConfiguredFile {
         })?;
         self.opened.store(true, Ordering::Relaxed);
         reader.note(step);
-        Ok((Box::new(reader), Box::new(Forgetful)))
+        Ok((Box::new(reader), Box::new(NoAcknowledgement)))
     }
 }
 
@@ -218,19 +218,19 @@ struct Input {
 }
 
 /// Reader of the source.
-struct Lines {
+struct FileLines {
     host: Host,
     path: Str,
     limit: usize,
     /// Metadata shared by all records.
     metadata: Metadata,
-    input: Offload<Input, io::Result<Step>>,
+    input: Offload<Input, io::Result<StepResult>>,
     /// Place after the last delivered line; the next line starts here.
     place: FilePosition,
     /// Whole lines with their line feeds that were not delivered yet.
     whole: Bytes,
     /// Result of a step that was not handled yet.
-    found: Option<Step>,
+    found: Option<StepResult>,
     /// Number of bytes in `rest` that were searched and contain no line feed.
     scanned: usize,
     idle: Idle,
@@ -239,7 +239,7 @@ struct Lines {
     /// Lengths of the current file over time.
     lengths: Lengths,
     /// Counts of missed files that were reported already.
-    missed: Missed,
+    missed: UnreadFiles,
     arena: Arena,
 }
 
@@ -260,7 +260,7 @@ struct Idle {
 }
 
 #[async_trait]
-impl Reader for Lines {
+impl Reader for FileLines {
     async fn read(&mut self, room: Room) -> Result<Read, Fault> {
         loop {
             let records = self.lines(room)?;
@@ -277,13 +277,13 @@ impl Reader for Lines {
                 self.note(step);
             }
             match self.found.take() {
-                Some(Step::Replaced) => {
+                Some(StepResult::Replaced) => {
                     let last = self.leave("the file was replaced: continuing with the new one");
                     if let Some(record) = last {
                         return Ok(Read::Rows { partition: Partition::ONLY, records: vec![record] });
                     }
                 }
-                Some(Step::Truncated) => {
+                Some(StepResult::Truncated) => {
                     let start = self.place.restarted();
                     let last = self.leave("the file was truncated or rewritten: reading it from its start");
                     self.place = start;
@@ -291,20 +291,20 @@ impl Reader for Lines {
                         return Ok(Read::Rows { partition: Partition::ONLY, records: vec![record] });
                     }
                 }
-                Some(end @ (Step::AtEnd | Step::Missing)) => {
+                Some(end @ (StepResult::AtEnd | StepResult::Missing)) => {
                     if let Some(read) = self.at_end(end).await {
                         return Ok(read);
                     }
                 }
                 // The file that took its place has more to read.
-                Some(Step::Leaving | Step::Unlisted) => self.pause().await,
-                Some(Step::Opened(_) | Step::Grown | Step::Surveyed) | None => {}
+                Some(StepResult::Leaving | StepResult::Unlisted) => self.pause().await,
+                Some(StepResult::Opened(_) | StepResult::Grown | StepResult::Surveyed) | None => {}
             }
         }
     }
 
     fn missing(&self) -> Option<String> {
-        let Some(Step::Missing) = self.found else { return None };
+        let Some(StepResult::Missing) = self.found else { return None };
         let hint = match self.path.find(WILDCARDS) {
             Some(_) => ": the source reads one file, and wildcards are not expanded",
             None => "",
@@ -315,7 +315,7 @@ impl Reader for Lines {
     async fn backlog(&mut self) -> Option<Backlog> {
         let survey = |input: &mut Input| {
             input.follower.survey();
-            Ok(Step::Surveyed)
+            Ok(StepResult::Surveyed)
         };
         // After a dropped read, this returns the result of its step. The next read reports the same error again.
         if let Ok(step) = self.input.run(survey).await.ok()? {
@@ -360,9 +360,9 @@ fn unreadable(path: &str, error: &io::Error) -> Fault {
 /// Characters that form file patterns in shells.
 const WILDCARDS: [char; 3] = ['*', '?', '['];
 
-impl Lines {
+impl FileLines {
     /// Reads at most `most` bytes further. Cancel-safe: a dropped call loses no result.
-    async fn look(&mut self, most: usize) -> Result<Step, Fault> {
+    async fn look(&mut self, most: usize) -> Result<StepResult, Fault> {
         let watch = self.idle.pause >= AT_REST && !self.changes_untold;
         self.input
             .run(move |input| {
@@ -378,36 +378,36 @@ impl Lines {
     }
 
     /// Handles the result of a step without waiting.
-    fn note(&mut self, step: Step) {
-        if matches!(step, Step::Surveyed) {
+    fn note(&mut self, step: StepResult) {
+        if matches!(step, StepResult::Surveyed) {
             return;
         }
         self.say_what_is_missing();
-        if !matches!(step, Step::AtEnd | Step::Missing)
+        if !matches!(step, StepResult::AtEnd | StepResult::Missing)
             && let Some(watch) = self.input.here().and_then(|input| input.watch.take())
         {
             let untold = std::mem::take(&mut self.idle.untold);
             self.changes_untold = untold && watch.changed().now_or_never().is_none();
         }
         match &step {
-            Step::Opened(opened) => {
+            StepResult::Opened(opened) => {
                 if let Some(warning) = &opened.warning {
                     self.warn(warning);
                 }
                 self.place = opened.place;
                 self.lengths.clear();
             }
-            Step::Grown => self.take_whole_lines(),
-            Step::Missing if !self.idle.ever => self.warn("the file does not exist: waiting for it"),
-            Step::Unlisted if !self.idle.unlisted => {
+            StepResult::Grown => self.take_whole_lines(),
+            StepResult::Missing if !self.idle.ever => self.warn("the file does not exist: waiting for it"),
+            StepResult::Unlisted if !self.idle.unlisted => {
                 self.idle.unlisted = true;
                 self.warn(
                     "the file was replaced, and its directory cannot be listed: waiting for the directory, because \
                      other files may have been created in the meantime",
                 );
             }
-            Step::Missing | Step::AtEnd | Step::Leaving | Step::Unlisted => {}
-            Step::Replaced | Step::Truncated | Step::Surveyed => {}
+            StepResult::Missing | StepResult::AtEnd | StepResult::Leaving | StepResult::Unlisted => {}
+            StepResult::Replaced | StepResult::Truncated | StepResult::Surveyed => {}
         }
         self.found = Some(step);
     }
@@ -512,7 +512,7 @@ impl Lines {
     }
 
     /// Handles the end of the file. Returns `None` if the file should be checked again.
-    async fn at_end(&mut self, end: Step) -> Option<Read> {
+    async fn at_end(&mut self, end: StepResult) -> Option<Read> {
         let rest = self.input.here().map_or(0, |input| input.rest.len());
         if !self.idle.ever && rest > 0 && rest as u64 != self.place.tail {
             let now = Instant::now();
@@ -608,10 +608,10 @@ fn record(place: &FilePosition, line: u64, payload: Bytes, metadata: &Metadata, 
 }
 
 /// Acknowledges nothing: the lines stay in the file.
-struct Forgetful;
+struct NoAcknowledgement;
 
 #[async_trait]
-impl Acker for Forgetful {
+impl Acker for NoAcknowledgement {
     async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
         Ok(())
     }

@@ -9,7 +9,7 @@ use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::{Diagnostics, Files};
-use anabranch_plugin::flow::{Flow, Place, RecordShape};
+use anabranch_plugin::flow::{ConfigLocation, Flow, RecordShape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::parameters::shared;
 use anabranch_plugin::registry::Registry;
@@ -124,10 +124,10 @@ impl Destination for Rows {
         match self.keyed {
             true => {
                 let key = Access::These(vec![vec!["Key".into()]]);
-                flow.one_each(Place::NODE, &key);
-                flow.replaces_by(Place::NODE, &key);
+                flow.one_each(ConfigLocation::NODE, &key);
+                flow.replaces_by(ConfigLocation::NODE, &key);
             }
-            false => flow.need_fields(Place::NODE, Side::After, true),
+            false => flow.need_fields(ConfigLocation::NODE, Side::After, true),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anabranch_record::code::Code;
 use anabranch_record::text::Str;
-use anabranch_service::Ended;
+use anabranch_service::RunSummary;
 use anabranch_service::account::Account;
 use anabranch_service::lifecycle::{PipelineOutcome, names};
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use crate::cli::{Exit, Report};
 use crate::codes;
 
 /// Options and results of the run that its summary depends on.
-pub(super) struct Run {
+pub(super) struct RunReport {
     /// The service was to end when everything is read.
     pub(super) once: bool,
     /// `true` if the last line is text. With a log in JSON, it would be the only line that is not JSON.
@@ -29,7 +29,7 @@ pub(super) struct Run {
 }
 
 /// Adds the exit code and the last lines to the report.
-pub(super) fn conclude(report: Report, ended: &Ended, run: &Run) -> Report {
+pub(super) fn conclude(report: Report, ended: &RunSummary, run: &RunReport) -> Report {
     let mut result: Vec<Value> = ended.invalid.iter().map(|id| json!({ "id": id, "status": "invalid" })).collect();
     result.extend(ended.outcomes.iter().map(|(id, outcome)| shown(id, outcome, ended.accounts.get(id))));
     let total = total(ended);
@@ -47,7 +47,7 @@ pub(super) fn conclude(report: Report, ended: &Ended, run: &Run) -> Report {
 }
 
 /// The reason why the run is not a success; the most severe one if there are several.
-fn failure(ended: &Ended, run: &Run) -> Option<(Exit, Code, String)> {
+fn failure(ended: &RunSummary, run: &RunReport) -> Option<(Exit, Code, String)> {
     let mut left = Vec::new();
     let mut degraded = Vec::new();
     let mut stopped = Vec::new();
@@ -127,7 +127,7 @@ fn nothing(pipeline: &Str, unread: &anabranch_graph::exec::Unread) -> String {
     }
 }
 
-fn total(ended: &Ended) -> Account {
+fn total(ended: &RunSummary) -> Account {
     let mut total = Account::default();
     for account in ended.accounts.values() {
         total.read += account.read;
@@ -141,7 +141,7 @@ fn total(ended: &Ended) -> Account {
 }
 
 /// Returns a line per pipeline, and one for the total if there are several.
-fn last_lines(ended: &Ended, total: &Account, took: Duration) -> String {
+fn last_lines(ended: &RunSummary, total: &Account, took: Duration) -> String {
     let mut text = String::new();
     for (id, outcome) in &ended.outcomes {
         let word = match outcome {
@@ -221,12 +221,16 @@ fn totals(account: &Account, took: Duration) -> Value {
 mod tests {
     use super::*;
 
-    fn run(once: bool) -> Run {
-        Run { once, text: true, output_is_data: false, refused: false, took: Duration::from_millis(1500) }
+    fn run(once: bool) -> RunReport {
+        RunReport { once, text: true, output_is_data: false, refused: false, took: Duration::from_millis(1500) }
     }
 
-    fn ended(outcome: PipelineOutcome, account: Account) -> Ended {
-        Ended { outcomes: vec![("p".into(), outcome)], accounts: [("p".into(), account)].into(), ..Ended::default() }
+    fn ended(outcome: PipelineOutcome, account: Account) -> RunSummary {
+        RunSummary {
+            outcomes: vec![("p".into(), outcome)],
+            accounts: [("p".into(), account)].into(),
+            ..RunSummary::default()
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as TextLine, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState, Wrap};
 
-use super::graph::{self, Line, percent};
+use super::graph::{self, GraphLine, percent};
 use super::rates;
 use super::state::{Action, Mode, State};
 use crate::cli::answers::{LivePipeline, StatusAnswer};
@@ -199,7 +199,7 @@ fn graph(frame: &mut Frame<'_>, state: &State, area: Rect) {
     }
 }
 
-fn row<'a>(state: &State, line: &'a Line, column: usize, room: &ColumnLayout) -> Row<'a> {
+fn row<'a>(state: &State, line: &'a GraphLine, column: usize, room: &ColumnLayout) -> Row<'a> {
     let gap = column.saturating_sub(line.width());
     let name = if line.node.is_some() { bold() } else { Style::new() };
     let drawing = TextLine::from(vec![

@@ -57,7 +57,7 @@ mod tests {
     use anabranch_plugin::registry::Registry;
 
     use crate::pipelines::Pipelines;
-    use anabranch_process::files::Found;
+    use anabranch_process::files::PipelineFiles;
 
     fn findings(pipelines: &[(&str, &str)]) -> Vec<(String, u32)> {
         let items: String = pipelines
@@ -73,7 +73,7 @@ mod tests {
         files.add("p.yaml", format!("version: 2.2\npipelines:\n{items}"));
         let mut registry = Registry::new();
         anabranch_ops::register(&mut registry);
-        let found = Found { files, unreadable: Vec::new() };
+        let found = PipelineFiles { files, unreadable: Vec::new() };
         let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
         let found = pipelines.findings.iter().filter(|finding| finding.code.name() == "plan.address_shared");
         found.map(|it| (it.message.to_string(), it.label.as_ref().unwrap().span.start)).collect()

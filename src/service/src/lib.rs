@@ -63,4 +63,4 @@ mod variables;
 
 pub use document::text_of;
 pub use error::ServiceError;
-pub use run::{Companion, DeferredPipelines, Ended, Service};
+pub use run::{Companion, DeferredPipelines, RunSummary, Service};

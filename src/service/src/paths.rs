@@ -101,7 +101,7 @@ mod tests {
     use anabranch_graph::plan::CompileOptions;
     use anabranch_plugin::diagnostic::Files;
     use anabranch_plugin::registry::Registry;
-    use anabranch_process::files::Found;
+    use anabranch_process::files::PipelineFiles;
 
     use crate::pipelines::Pipelines;
 
@@ -128,7 +128,7 @@ mod tests {
         files.add("p.yaml", text);
         let mut registry = Registry::new();
         anabranch_ops::register(&mut registry);
-        let found = Found { files, unreadable: Vec::new() };
+        let found = PipelineFiles { files, unreadable: Vec::new() };
         let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
         let told = pipelines.findings.iter().filter(|finding| finding.code.name() != "plan.no_directory");
         told.map(|finding| format!("{}: {}", finding.code, finding.message)).collect()

@@ -20,7 +20,7 @@ pub struct Pipeline {
 pub enum ReloadError {
     /// A file with the value of a setting cannot be read.
     #[error(transparent)]
-    Unreadable(#[from] config::Unreadable),
+    Unreadable(#[from] config::UnreadableFile),
     /// The pipeline does not compile with the current values of the files.
     #[error("the pipeline has errors with the current values of its files: {0}")]
     Invalid(String),

@@ -21,10 +21,10 @@ const WINDOW: Duration = Duration::from_secs(3);
 
 /// Progress of pipelines.
 #[derive(Default)]
-pub(super) struct ProgressMeter(BTreeMap<Str, Row>);
+pub(super) struct ProgressMeter(BTreeMap<Str, ProgressRow>);
 
 /// Progress data of one pipeline.
-struct Row {
+struct ProgressRow {
     run: u64,
     began: Instant,
     /// The largest backlog so far, in this or an earlier run: if the input grows during the run, progress does not go
@@ -114,8 +114,8 @@ impl ProgressMeter {
         pipelines.iter().filter_map(measured).collect()
     }
 
-    fn row(&mut self, id: &Str, run: u64, read: u64, left: Option<u64>, now: Instant) -> &mut Row {
-        let fresh = |whole| Row { run, began: now, whole, backlog: None, history: [(now, 0)].into() };
+    fn row(&mut self, id: &Str, run: u64, read: u64, left: Option<u64>, now: Instant) -> &mut ProgressRow {
+        let fresh = |whole| ProgressRow { run, began: now, whole, backlog: None, history: [(now, 0)].into() };
         let row = self.0.entry(id.clone()).or_insert_with(|| fresh(0));
         if row.run != run {
             *row = fresh(row.whole);
@@ -146,7 +146,7 @@ impl ProgressMeter {
     }
 }
 
-impl Row {
+impl ProgressRow {
     /// Returns settled records per second since the sample before [`WINDOW`], or since the beginning of the run.
     fn rate(&mut self, settled: u64, now: Instant) -> f64 {
         if self.history.back().is_some_and(|(at, _)| *at == now) {

@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::control::{Control, ControlError, Shared};
 use crate::dead_letters::replay::{ReplayError, ReplayOutcome, Request, Tools, replay};
-use crate::tasks::{Done, Task};
+use crate::tasks::{JobResult, Task};
 
 /// Time limit of one replay: the HTTP client waits for it, and the pipeline is stopped until it ends.
 const LONGEST: Duration = Duration::from_secs(8);
@@ -37,7 +37,7 @@ impl Control {
         let control = self.clone();
         self.see_to(Task::Errand("a replay of dead letters", id.clone()), async move {
             let _ = done.send(control.replay_held(&id, request).await);
-            Done::Errand
+            JobResult::Errand
         });
         outcome.await.unwrap_or(Err(ReplayRequestError::Control(ControlError::ServiceStopping)))
     }

@@ -32,10 +32,10 @@ use crate::error::ServiceError;
 use crate::lifecycle::PipelineOutcome;
 use crate::listener::{Listener, Served};
 use crate::pipeline::Pipeline;
-use crate::pipeline_table::{Entry, Plan};
+use crate::pipeline_table::{NextStart, PipelineEntry};
 use crate::pipelines::{Invalid, Pipelines};
 use crate::status_line::StatusLine;
-use crate::tasks::{Done, Job, Overdue, Task, Tasks};
+use crate::tasks::{Job, JobResult, Overdue, Task, Tasks};
 use crate::traces::{Exporter, FLUSH};
 use crate::{limits, outputs, progress, renames, schemas, sequence};
 
@@ -72,7 +72,7 @@ pub struct DeferredPipelines {
 
 /// Summary of a service run that has ended.
 #[derive(Debug, Default)]
-pub struct Ended {
+pub struct RunSummary {
     /// Outcome of each pipeline, by id.
     pub outcomes: Vec<(Str, PipelineOutcome)>,
     /// Totals of each of those pipelines.
@@ -87,10 +87,10 @@ pub struct Ended {
     pub taken: Option<String>,
 }
 
-impl Ended {
+impl RunSummary {
     /// Returns the summary of a service that a signal stopped before any pipeline started.
-    fn signalled() -> Ended {
-        Ended { signalled: true, ..Ended::default() }
+    fn signalled() -> RunSummary {
+        RunSummary { signalled: true, ..RunSummary::default() }
     }
 }
 
@@ -122,7 +122,7 @@ impl Service {
         mut self,
         pipelines: Pipelines,
         later: Option<DeferredPipelines>,
-    ) -> Result<Ended, ServiceError> {
+    ) -> Result<RunSummary, ServiceError> {
         let system = |what| move |error| ServiceError::System { what, error };
         let control = runtime::start(Builder::new_current_thread().thread_keep_alive(IDLE_THREAD))
             .map_err(system("start the control runtime"))?;
@@ -130,7 +130,7 @@ impl Service {
         let ended = control.block_on(async {
             let mut signals = Signals::listen().and_then(Signals::with_hangups).map_err(system("listen to signals"))?;
             let Some(opened) = self.attended(&mut signals, self.open::<L>()).await else {
-                return Ok(Ended::signalled());
+                return Ok(RunSummary::signalled());
             };
             let (store, early) = opened?;
             let api = match early {
@@ -294,11 +294,13 @@ impl Service {
         mut jobs: mpsc::UnboundedReceiver<Job>,
         mut signals: Signals,
         companion: Option<Companion>,
-    ) -> Result<Ended, ServiceError> {
+    ) -> Result<RunSummary, ServiceError> {
         let (awaited, compile) = later.map(|later| (later.stored, later.compile)).unzip();
         let mut awaited = awaited.unwrap_or_default();
-        let mut ended = Ended { invalid: ids_of(&pipelines.invalid), ..Ended::default() };
-        let Some(made) = self.attended(&mut signals, self.made(control)).await else { return Ok(Ended::signalled()) };
+        let mut ended = RunSummary { invalid: ids_of(&pipelines.invalid), ..RunSummary::default() };
+        let Some(made) = self.attended(&mut signals, self.made(control)).await else {
+            return Ok(RunSummary::signalled());
+        };
         let made = made?;
         let taken = |id: &Str| made.iter().any(|pipeline| pipeline.id == *id);
         for id in pipelines.good.iter().map(|good| &good.config.id.value).chain(awaited.iter().map(|it| &it.id)) {
@@ -313,10 +315,10 @@ impl Service {
         awaited.retain(|pipeline| !taken(&pipeline.id));
         match self.attended(&mut signals, self.provision(&pipelines, &awaited, control)).await {
             Some(provisioned) => provisioned?,
-            None => return Ok(Ended::signalled()),
+            None => return Ok(RunSummary::signalled()),
         }
         for pipeline in awaited {
-            control.put(&pipeline.id, Plan::Loading, Status::Stopped { reason: StopReason::System });
+            control.put(&pipeline.id, NextStart::Loading, Status::Stopped { reason: StopReason::System });
         }
         limits::tell(&pipelines.good);
         let mut starting = self.take_in(pipelines, control);
@@ -334,7 +336,7 @@ impl Service {
             }
             read
         };
-        let Some(read) = self.attended(&mut signals, read).await else { return Ok(Ended::signalled()) };
+        let Some(read) = self.attended(&mut signals, read).await else { return Ok(RunSummary::signalled()) };
         starting.extend(self.take_back(read, control));
         if self.once {
             sequence::begin_in_turn(&starting, control);
@@ -342,7 +344,7 @@ impl Service {
             begin(starting, control);
         }
         let mut loading = compile.map(tokio::task::spawn_blocking);
-        if control.live().is_empty() && !self.once && loading.is_none() {
+        if control.live_pipelines().is_empty() && !self.once && loading.is_none() {
             tracing::warn!(
                 "there is no pipeline to start; `anabranch pipelines init` writes one, and the API creates them; \
                  waiting for Ctrl+C"
@@ -387,7 +389,7 @@ impl Service {
             tokio::select! {
                 Some(job) = jobs.recv() => doing.push(job),
                 Some(done) = doing.next(), if !doing.is_empty() => {
-                    let Done::Life(id, outcome) = done else { continue };
+                    let JobResult::Life(id, outcome) = done else { continue };
                     let degraded = matches!(outcome, PipelineOutcome::Degraded { .. });
                     ended.outcomes.retain(|(before, _)| *before != id);
                     ended.outcomes.push((id, outcome));
@@ -411,7 +413,7 @@ impl Service {
                             if let Err(error) = store.set_status(&id, Status::Invalid).await {
                                 tracing::warn!(pipeline = %id, error = %error, "the status could not be stored");
                             }
-                            Done::Errand
+                            JobResult::Errand
                         });
                     }
                     begin(self.take_in(pipelines, control), control);
@@ -475,7 +477,7 @@ impl Service {
             }
         }
         status_line.clear();
-        for (id, seen) in control.live() {
+        for (id, seen) in control.live_pipelines() {
             tracing::warn!(
                 pipeline = %id, status = seen.status.word(),
                 "does not stop; the service ends without waiting for it"
@@ -498,9 +500,9 @@ impl Service {
 
     /// Restores the pipelines that were created through the API. Returns the pipelines to start: those that no user
     /// stopped.
-    fn take_back(&self, made: Vec<(StoredPipeline, Read)>, control: &Control) -> Vec<Arc<Entry>> {
+    fn take_back(&self, made: Vec<(StoredPipeline, Read)>, control: &Control) -> Vec<Arc<PipelineEntry>> {
         let mut starting = Vec::new();
-        let mut made: Vec<(StoredPipeline, Plan)> =
+        let mut made: Vec<(StoredPipeline, NextStart)> =
             made.into_iter().map(|(pipeline, read)| (pipeline, read.into_plan())).collect();
         set_apart(control, made.iter_mut().map(|(pipeline, plan)| (&pipeline.id, plan)));
         for (pipeline, plan) in made {
@@ -553,22 +555,22 @@ impl Service {
     }
 
     /// Adds the pipelines of files, with the errors of the invalid ones. Returns the pipelines to start.
-    fn take_in(&self, pipelines: Pipelines, control: &Control) -> Vec<Arc<Entry>> {
+    fn take_in(&self, pipelines: Pipelines, control: &Control) -> Vec<Arc<PipelineEntry>> {
         let mut starting = Vec::new();
         for invalid in &pipelines.invalid {
             let Some(id) = &invalid.id else { continue };
             tracing::error!(pipeline = %id, "invalid: the pipeline is not started");
-            control.put(id, Plan::Invalid(pipelines.first_error(invalid)), Status::Invalid);
+            control.put(id, NextStart::Invalid(pipelines.first_error(invalid)), Status::Invalid);
         }
         let planned = |pipeline: Pipeline| {
             let wanted = pipeline.config.status == DesiredStatus::Running;
-            (pipeline.config.id.value.clone(), wanted, Plan::Good(Arc::new(pipeline)))
+            (pipeline.config.id.value.clone(), wanted, NextStart::Good(Arc::new(pipeline)))
         };
-        let mut good: Vec<(Str, bool, Plan)> = pipelines.good.into_iter().map(planned).collect();
+        let mut good: Vec<(Str, bool, NextStart)> = pipelines.good.into_iter().map(planned).collect();
         set_apart(control, good.iter_mut().map(|(id, _, plan)| (&*id, plan)));
         for (id, wanted, plan) in good {
             let reason = if wanted { StopReason::System } else { StopReason::User };
-            let is_good = matches!(plan, Plan::Good(_));
+            let is_good = matches!(plan, NextStart::Good(_));
             let entry = control.put(&id, plan, Status::Stopped { reason });
             if !is_good {
                 continue;
@@ -591,7 +593,7 @@ impl Service {
 }
 
 /// Starts pipelines.
-fn begin(starting: Vec<Arc<Entry>>, control: &Control) {
+fn begin(starting: Vec<Arc<PipelineEntry>>, control: &Control) {
     for entry in starting {
         if let Err(error) = control.begin(&entry) {
             tracing::error!(pipeline = %entry.id, %error, "not started");
@@ -618,17 +620,17 @@ async fn beside<L: Listener, T>(api: Option<L>, served: Served, service: impl Fu
 
 /// Marks plans as invalid that form a cycle with each other or with the running pipelines. Pipelines of files were
 /// compared with each other before; pipelines of the API and pipelines that load later were not.
-fn set_apart<'p>(control: &Control, plans: impl Iterator<Item = (&'p Str, &'p mut Plan)>) {
+fn set_apart<'p>(control: &Control, plans: impl Iterator<Item = (&'p Str, &'p mut NextStart)>) {
     let good = plans.filter_map(|(id, plan)| match &*plan {
-        Plan::Good(pipeline) => Some((id, pipeline.clone(), plan)),
-        Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
+        NextStart::Good(pipeline) => Some((id, pipeline.clone(), plan)),
+        NextStart::Invalid(_) | NextStart::Incomplete(_) | NextStart::Loading => None,
     });
     let good: Vec<_> = good.collect();
     let joining: Vec<_> = good.iter().map(|(_, pipeline, _)| pipeline.clone()).collect();
     for ((id, _, plan), finding) in good.into_iter().zip(outputs::closing(&control.good(), &joining)) {
         if let Some(finding) = finding {
             tracing::error!(pipeline = %id, "invalid: the pipeline is not started: {}", finding.message);
-            *plan = Plan::Invalid(finding.message.into());
+            *plan = NextStart::Invalid(finding.message.into());
         }
     }
 }

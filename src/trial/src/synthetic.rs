@@ -174,15 +174,15 @@ fn unloaded(compiled: &Compiled, fault: &Fault) -> Option<Diagnostic> {
 }
 
 /// Returns `true` if the compiler has a warning about the node, which is then the probable cause.
-fn is_said(compiled: &Compiled, failing: &judge::Failing<'_>) -> bool {
+fn is_said(compiled: &Compiled, failing: &judge::AlwaysFails<'_>) -> bool {
     let is_below = |path: &str| {
         path.strip_prefix(&*failing.node.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     compiled.warnings.iter().any(|finding| finding.path.as_deref().is_some_and(is_below))
 }
 
-fn finding(compiled: &Compiled, failing: judge::Failing<'_>) -> Diagnostic {
-    let judge::Failing { node, fault, records } = failing;
+fn finding(compiled: &Compiled, failing: judge::AlwaysFails<'_>) -> Diagnostic {
+    let judge::AlwaysFails { node, fault, records } = failing;
     let located = compiled.stages.located.as_ref();
     let span = located.and_then(|located| located.span(&fault.clone().at(&node.id))).unwrap_or(node.span);
     let message = mask(&fault.message(), &compiled.secrets);

@@ -4,7 +4,7 @@ use anabranch_record::access::Access;
 use anabranch_record::code::Code;
 use anabranch_record::reference::{Reference, Target};
 
-use super::{Content, Flow, Look, Place, Since};
+use super::{ConfigLocation, Content, Flow, ShapeOrigin, TrialCheck};
 use crate::codes;
 use crate::flow::shape::Kinds;
 
@@ -14,9 +14,9 @@ pub const OWN_KEY: &str = "set a different key for each record with field.set, f
                            fields: .Key";
 
 /// Content of a field that a processor or destination rejects.
-struct Refused {
+struct RejectedContent {
     what: &'static str,
-    since: Option<(Since, String)>,
+    since: Option<(ShapeOrigin, String)>,
     /// True if the field may be missing.
     missing: bool,
     hint: Option<String>,
@@ -28,12 +28,12 @@ impl Flow {
     pub fn need_other(
         &mut self,
         code: Code,
-        place: impl Into<Place>,
+        place: impl Into<ConfigLocation>,
         reference: &Reference,
         refused: &[Content],
         wanted: &str,
     ) {
-        let Some(Refused { what, since, missing, hint }) = self.refused(reference, refused) else { return };
+        let Some(RejectedContent { what, since, missing, hint }) = self.refused(reference, refused) else { return };
         match missing {
             false => {
                 let message = format!("every record fails here: {reference} is {what}, not {wanted}");
@@ -51,26 +51,27 @@ impl Flow {
     pub fn need_other_usually(
         &mut self,
         code: Code,
-        place: impl Into<Place>,
+        place: impl Into<ConfigLocation>,
         reference: &Reference,
         refused: &[Content],
         wanted: &str,
     ) {
-        let Some(Refused { what, since, hint, .. }) = self.refused(reference, refused) else { return };
+        let Some(RejectedContent { what, since, hint, .. }) = self.refused(reference, refused) else { return };
         let message = format!("nearly every record fails here: {reference} is {what}, not {wanted}");
         self.warn(code, place, message, since, hint);
     }
 
     /// Returns the content that the value of a reference always has, if it is rejected.
-    fn refused(&self, reference: &Reference, refused: &[Content]) -> Option<Refused> {
+    fn refused(&self, reference: &Reference, refused: &[Content]) -> Option<RejectedContent> {
         let found = self.peek(reference);
         let content = found.ty.content.filter(|content| refused.contains(content))?;
         // The place of a raw key or payload is where it became raw, not where its content was set, so it is not
         // reported.
-        let since = if matches!(reference.target(), Target::Field(..)) { found.ty.since } else { Since::default() };
+        let since =
+            if matches!(reference.target(), Target::Field(..)) { found.ty.since } else { ShapeOrigin::default() };
         let only = found.ty.kinds.within(Kinds::TEXT | Kinds::BYTES | Kinds::NULL);
         let what = content.as_str();
-        (only && !self.fails).then(|| Refused {
+        (only && !self.fails).then(|| RejectedContent {
             what,
             since: Some((since, format!("{what} since here"))),
             missing: found.missing || found.ty.kinds.overlaps(Kinds::NULL),
@@ -82,7 +83,7 @@ impl Flow {
 
     /// Warns if several records are split from one and have the same `identity`, so that each overwrites the previous
     /// one in the destination.
-    pub fn one_each(&mut self, place: impl Into<Place>, identity: &Access) {
+    pub fn one_each(&mut self, place: impl Into<ConfigLocation>, identity: &Access) {
         let Some(pieces) = self.record.pieces.clone().filter(|pieces| !pieces.differ_in(identity)) else { return };
         let message = format!(
             "the records that {:?} creates from one record have the same key: each overwrites the previous one, and \
@@ -109,9 +110,9 @@ impl Flow {
 
     /// Declares that a destination overwrites records with an equal `identity`. Warns if the identity is the key and
     /// every record has the same key. A trial compares the identities of real records.
-    pub fn replaces_by(&mut self, place: impl Into<Place>, identity: &Access) {
+    pub fn replaces_by(&mut self, place: impl Into<ConfigLocation>, identity: &Access) {
         let place = place.into();
-        self.look(&place, || Look::Identity(identity.clone()));
+        self.look(&place, || TrialCheck::Identity(identity.clone()));
         let Access::These(paths) = identity else { return };
         let is_key = matches!(&paths[..], [path] if path.len() == 1 && *path[0] == *"Key");
         let key = &self.record.key;

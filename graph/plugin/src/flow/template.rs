@@ -33,22 +33,22 @@ use anabranch_template::Template;
 use anabranch_template::condition::CompiledCondition;
 use anabranch_template::tree::{Body, Branches, Node, Pipeline, Term, Tree};
 
-use super::{Flow, Look, Place};
+use super::{ConfigLocation, Flow, TrialCheck};
 use crate::codes;
 use crate::diagnostic::Severity;
 use crate::flow::RecordShape;
 use crate::secret::without_passwords;
-use expression::Known;
+use expression::ValueProperties;
 
 impl Flow {
     /// Analyses the template of a setting that is rendered for every record.
-    pub fn template(&mut self, place: impl Into<Place>, template: &Template) {
+    pub fn template(&mut self, place: impl Into<ConfigLocation>, template: &Template) {
         if let Some(text) = template.literal() {
             self.literal(place, text);
         } else {
             self.may_fail();
             let place = place.into();
-            self.look(&place, || Look::Template(template.clone()));
+            self.look(&place, || TrialCheck::Template(template.clone()));
             let mut walk = Walk::of(self, place.clone(), template);
             walk.prints = true;
             walk.run(true);
@@ -57,7 +57,7 @@ impl Flow {
     }
 
     /// Checks a literal text in a setting for templates, which may have been intended as a template.
-    pub fn literal(&mut self, place: impl Into<Place>, text: &str) {
+    pub fn literal(&mut self, place: impl Into<ConfigLocation>, text: &str) {
         let text = text.trim();
         if let Some(meant) = elsewhere::meant(text) {
             // An address may contain a password.
@@ -68,11 +68,11 @@ impl Flow {
     }
 
     /// Analyses a template whose failure does not fail the record, or that is not rendered for every record.
-    pub fn optional_template(&mut self, place: impl Into<Place>, template: &Template) {
+    pub fn optional_template(&mut self, place: impl Into<ConfigLocation>, template: &Template) {
         if template.literal().is_none() {
             self.may_fail();
             let place = place.into();
-            self.look(&place, || Look::Template(template.clone()));
+            self.look(&place, || TrialCheck::Template(template.clone()));
             Walk::of(self, place, template).run(false);
         }
     }
@@ -80,7 +80,7 @@ impl Flow {
     /// Analyses a condition that is evaluated for every record.
     pub fn condition(&mut self, condition: &CompiledCondition) {
         self.may_fail();
-        let mut walk = Walk::of(self, Place::CONDITION, condition.template());
+        let mut walk = Walk::of(self, ConfigLocation::CONDITION, condition.template());
         walk.native = condition.is_native();
         walk.run(true);
         walk.verdict();
@@ -104,12 +104,12 @@ impl Flow {
 /// The state of the walk over a template.
 struct Walk<'a> {
     flow: &'a mut Flow,
-    place: Place,
+    place: ConfigLocation,
     tree: &'a Tree,
     /// True if a missing key is an error.
     strict: bool,
     /// Known properties of the variables; slot 0 is the record.
-    slots: Vec<Known>,
+    slots: Vec<ValueProperties>,
     /// True if the output is for people and other programs.
     prints: bool,
     /// True in one of several branches, some of which may be for records of other sources.
@@ -124,7 +124,7 @@ struct Walk<'a> {
 #[derive(Clone)]
 struct Scope {
     /// The value of `.`.
-    dot: Known,
+    dot: ValueProperties,
     /// True if every rendering reaches the place.
     certain: bool,
     /// True if `.` is certainly not the record: the value of a `with` or `range`.
@@ -134,7 +134,7 @@ struct Scope {
 impl Scope {
     /// Returns `true` if `.` is a field of the record, or an element of one.
     fn is_inside(&self) -> bool {
-        self.inner && matches!(self.dot, Known::Way(_) | Known::Anything)
+        self.inner && matches!(self.dot, ValueProperties::Way(_) | ValueProperties::Anything)
     }
 
     fn uncertain(&self) -> Scope {
@@ -143,11 +143,11 @@ impl Scope {
 }
 
 impl<'a> Walk<'a> {
-    fn of(flow: &'a mut Flow, place: Place, template: &'a Template) -> Self {
+    fn of(flow: &'a mut Flow, place: ConfigLocation, template: &'a Template) -> Self {
         let tree = template.tree();
         let slots = tree.templates.first().map_or(1, |main| main.slots.max(1));
-        let mut slots = vec![Known::Anything; slots];
-        slots[0] = Known::Record;
+        let mut slots = vec![ValueProperties::Anything; slots];
+        slots[0] = ValueProperties::Record;
         Walk {
             flow,
             place,
@@ -165,7 +165,7 @@ impl<'a> Walk<'a> {
     fn run(&mut self, certain: bool) {
         let tree = self.tree;
         if let Some(main) = tree.templates.first() {
-            self.body(&main.body, &Scope { dot: Known::Record, certain, inner: false });
+            self.body(&main.body, &Scope { dot: ValueProperties::Record, certain, inner: false });
         }
     }
 
@@ -195,8 +195,8 @@ impl<'a> Walk<'a> {
                     // Only a list that is written out certainly has elements.
                     let listed = matches!(&*range.pipeline.commands, [command]
                         if matches!(command.head.term, Term::Function(function) if function.name == "list"));
-                    let certain = scope.certain && listed && !matches!(element, Known::Anything);
-                    let inner = matches!(value, Known::Way(_));
+                    let certain = scope.certain && listed && !matches!(element, ValueProperties::Anything);
+                    let inner = matches!(value, ValueProperties::Way(_));
                     let looping = std::mem::replace(&mut self.looping, true);
                     self.body(&range.body, &Scope { dot: element, certain, inner });
                     self.looping = looping;
@@ -235,7 +235,11 @@ impl<'a> Walk<'a> {
             if truth != Some(false) {
                 let certain = scope.certain && truth == Some(true);
                 let within = match with {
-                    true => Scope { inner: !matches!(value, Known::Anything | Known::Record), dot: value, certain },
+                    true => Scope {
+                        inner: !matches!(value, ValueProperties::Anything | ValueProperties::Record),
+                        dot: value,
+                        certain,
+                    },
                     false => Scope { certain, ..scope.clone() },
                 };
                 self.body(body, &within);
@@ -256,7 +260,7 @@ impl<'a> Walk<'a> {
     fn forget(&mut self, slots: BTreeSet<usize>) {
         for slot in slots {
             if let Some(known) = self.slots.get_mut(slot) {
-                *known = Known::Anything;
+                *known = ValueProperties::Anything;
             }
         }
     }

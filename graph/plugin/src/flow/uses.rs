@@ -12,7 +12,7 @@ use anabranch_record::code::Code;
 use anabranch_record::reference::{Side, push_part};
 use anabranch_record::text::Str;
 
-use super::{Flow, Kinds, Place, Since};
+use super::{ConfigLocation, Flow, Kinds, ShapeOrigin};
 use crate::codes;
 use crate::diagnostic::Span;
 
@@ -27,7 +27,7 @@ pub struct Uses(Arc<BTreeMap<Vec<Str>, Use>>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Use {
     kinds: Kinds,
-    since: Since,
+    since: ShapeOrigin,
 }
 
 impl Uses {
@@ -78,7 +78,7 @@ impl Flow {
     /// Declares that a field is of one of these kinds in every record that passes; `NULL` includes a missing value.
     /// Fails every record if an earlier use excludes all of them. Has no effect in a node with a condition, which may
     /// test the type.
-    pub(super) fn use_as(&mut self, code: Code, place: &Place, side: Side, names: &[Str], kinds: Kinds) {
+    pub(super) fn use_as(&mut self, code: Code, place: &ConfigLocation, side: Side, names: &[Str], kinds: Kinds) {
         // A use that accepts all kinds says nothing, and one that accepts none is reported elsewhere.
         let says = !Kinds::ANY.within(kinds) && kinds.without(Kinds::NULL) != Kinds::NONE;
         if self.guarded || self.fails || !says || names.is_empty() || self.is_remarked(place) {
@@ -86,12 +86,12 @@ impl Flow {
         }
         let path: Vec<Str> = side.parts().iter().chain(names).cloned().collect();
         let Some(before) = self.record.uses.0.get(&path).cloned() else {
-            return self.record.uses.insert(path, Use { kinds, since: Since::default() });
+            return self.record.uses.insert(path, Use { kinds, since: ShapeOrigin::default() });
         };
         let both = before.kinds.without(Kinds::ANY.without(kinds));
         let only_missing = both == Kinds::NULL;
         if both != Kinds::NONE && !only_missing {
-            let since = if both == before.kinds { before.since } else { Since::default() };
+            let since = if both == before.kinds { before.since } else { ShapeOrigin::default() };
             return self.record.uses.insert(path, Use { kinds: both, since });
         }
         let mut field = side.as_str().to_owned();
@@ -108,7 +108,7 @@ impl Flow {
     }
 
     /// Declares that each parent of a field is a map or missing in every record that passes.
-    pub(super) fn use_parents(&mut self, place: &Place, side: Side, parents: &[Str]) {
+    pub(super) fn use_parents(&mut self, place: &ConfigLocation, side: Side, parents: &[Str]) {
         for depth in 1..=parents.len() {
             self.use_as(codes::FLOW_NOT_A_MAP, place, side, &parents[..depth], Kinds::MAP | Kinds::NULL);
         }

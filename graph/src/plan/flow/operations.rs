@@ -1,6 +1,6 @@
 //! Conditions on the operation that have the same result for every operation that can occur.
 
-use anabranch_plugin::flow::{Flow, Place};
+use anabranch_plugin::flow::{ConfigLocation, Flow};
 use anabranch_plugin::operator::Fan;
 use anabranch_record::access::Access;
 use anabranch_record::{Operation, Record};
@@ -45,5 +45,5 @@ pub(super) fn judge(flow: &mut Flow, node: &Node, guard: &Guard) {
         (Some(true), _) => "correct it, or remove it",
         _ => "correct it, or remove the processor",
     };
-    flow.warn(code, Place::CONDITION, message, None, Some(hint.to_owned()));
+    flow.warn(code, ConfigLocation::CONDITION, message, None, Some(hint.to_owned()));
 }

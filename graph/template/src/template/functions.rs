@@ -160,7 +160,7 @@ pub(crate) struct Context {
     bytes: usize,
     steps: usize,
     /// Observations that the caller requests in addition to the output. Usually none.
-    watch: Option<Box<Watch>>,
+    watch: Option<Box<RequestedObservations>>,
     /// True if the rendering has requested more than was left.
     spent: bool,
 }
@@ -193,7 +193,7 @@ impl Deadline {
 
 /// Observations that the caller of a rendering requests in addition to the output.
 #[derive(Debug, Default)]
-struct Watch {
+struct RequestedObservations {
     /// The deadline.
     until: Option<Deadline>,
     /// The doubtful results so far, if the caller requests them.

@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 
 use crate::codes;
 use crate::cohere::Api;
-use crate::question::{Asking, Question, output, text_in};
+use crate::question::{RecordRequest, RequestOperator, output, text_in};
 use crate::text::text_at;
 
 /// Returns the `cohere.command` processor for the registry.
@@ -52,7 +52,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
     let output = output(&place)?;
     let prompt = Prompt::parse(&prompt).map_err(|what| prompt.finding(codes::SETTINGS_INVALID, what))?;
     let address = api.address("/v2/chat")?;
-    Ok(Arc::new(Asking { address, question: Arc::new(Chat { input, output, model, prompt }) }))
+    Ok(Arc::new(RequestOperator { address, question: Arc::new(Chat { input, output, model, prompt }) }))
 }
 
 /// A prompt template with placeholders.
@@ -96,7 +96,7 @@ struct Chat {
     prompt: Prompt,
 }
 
-impl Question for Chat {
+impl RecordRequest for Chat {
     fn ask(&self, record: &Record) -> Result<Json, Fault> {
         let content = self.prompt.fill(&text_at(record, &self.input)?);
         Ok(

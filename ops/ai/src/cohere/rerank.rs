@@ -90,19 +90,22 @@ impl ConfiguredOperator for Rerank {
     }
 
     fn build(&self, _worker: usize, host: &Host) -> Result<BuiltOperator, Fault> {
-        Ok(BuiltOperator::Async(Arc::new(Opened { rerank: self.clone(), service: self.address.open(host.network)? })))
+        Ok(BuiltOperator::Async(Arc::new(RerankOperator {
+            rerank: self.clone(),
+            service: self.address.open(host.network)?,
+        })))
     }
 }
 
 #[derive(Serialize)]
-struct Question<'a> {
+struct RerankRequest<'a> {
     model: &'a str,
     query: &'a str,
     documents: &'a [Cow<'a, str>],
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct RerankAnswer {
     results: Vec<Score>,
 }
 
@@ -114,23 +117,23 @@ struct Score {
 
 #[derive(Serialize)]
 struct Stored<'a> {
-    document: Document<'a>,
+    document: RerankDocument<'a>,
     index: usize,
     relevance_score: f64,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct RerankDocument<'a> {
     text: &'a str,
 }
 
-struct Opened {
+struct RerankOperator {
     rerank: Rerank,
     service: Service,
 }
 
 #[async_trait]
-impl AsyncOperator for Opened {
+impl AsyncOperator for RerankOperator {
     async fn call(&self, records: Vec<Record>) -> Vec<Verdict> {
         let results = {
             let texts: Vec<_> = records.iter().map(|record| self.text(record)).collect();
@@ -149,7 +152,7 @@ impl AsyncOperator for Opened {
     }
 }
 
-impl Opened {
+impl RerankOperator {
     fn text<'r>(&self, record: &'r Record) -> Result<Cow<'r, str>, Fault> {
         self.rerank.output.has_parent(record)?;
         text_at(record, &self.rerank.input)
@@ -160,8 +163,8 @@ impl Opened {
         if documents.is_empty() {
             return Vec::new();
         }
-        let question = Question { model: &self.rerank.model, query: &self.rerank.query, documents };
-        let answer: Answer = match self.service.ask(&question).await {
+        let question = RerankRequest { model: &self.rerank.model, query: &self.rerank.query, documents };
+        let answer: RerankAnswer = match self.service.ask(&question).await {
             Ok(answer) => answer,
             Err(refusal) => return vec![Err(Fault::from(refusal)); documents.len()],
         };
@@ -171,7 +174,7 @@ impl Opened {
             Err(why) => return vec![Err(self.service.unusable(why)); documents.len()],
         };
         let stored = |(index, (text, relevance_score)): (usize, (&Cow<'_, str>, f64))| {
-            serde_json::to_string(&Stored { document: Document { text }, index, relevance_score })
+            serde_json::to_string(&Stored { document: RerankDocument { text }, index, relevance_score })
                 .map_err(|error| Fault::record(codes::ANSWER_UNUSABLE, error))
         };
         documents.iter().zip(scores).enumerate().map(stored).collect()

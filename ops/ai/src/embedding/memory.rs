@@ -15,15 +15,15 @@ const SPACE: &str = "ai.embedding.1";
 
 /// Cache of embeddings. The key contains everything that an embedding depends on: the service, the model with all
 /// parameters, and the text. A failing store costs additional requests, but fails no records.
-pub(crate) struct Memory {
+pub(crate) struct EmbeddingCache {
     memo: Arc<dyn ResultCache>,
     /// Address of the service: another one may have other weights under the same name.
     service: String,
 }
 
-impl Memory {
-    pub(crate) fn new(memo: Arc<dyn ResultCache>, service: String) -> Memory {
-        Memory { memo, service }
+impl EmbeddingCache {
+    pub(crate) fn new(memo: Arc<dyn ResultCache>, service: String) -> EmbeddingCache {
+        EmbeddingCache { memo, service }
     }
 
     /// Returns the cached embedding of each text.

@@ -10,7 +10,7 @@ use anabranch_record::reference::Reference;
 use anabranch_record::text::Str;
 use serde_json::Map;
 
-use crate::embedding::{Form, Model, Protocol, Rows};
+use crate::embedding::{EmbeddingFormat, EmbeddingProcessor, Model, Protocol};
 use crate::openai::Api;
 use crate::service::Requests;
 
@@ -58,12 +58,12 @@ fn configure(settings: Settings) -> Result<Arc<dyn ConfiguredOperator>, Diagnost
     more.insert("encoding_format".to_owned(), settings.encoding.as_str().into());
     more.extend(settings.user.map(|user| ("user".to_owned(), user.as_str().into())));
     let model = Model { protocol, name: settings.model, dimensions: settings.dimensions, more };
-    Ok(Arc::new(Rows {
+    Ok(Arc::new(EmbeddingProcessor {
         address,
         model,
         input: ("field", field.clone()),
         output: ("field", field),
-        form: Form::Json,
+        form: EmbeddingFormat::Json,
         batch: settings.max_texts_per_request,
         remember: false,
         note: None,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::{Flow, Place, may_be_json};
+use anabranch_plugin::flow::{ConfigLocation, Flow, may_be_json};
 use anabranch_plugin::parameters::{Argument, Declarations, Parameter, ParameterKind, Parameters, Settings as Reading};
 use anabranch_record::Record;
 use anabranch_record::access::Access;
@@ -371,10 +371,10 @@ impl Message {
             flow.template("request.url", template);
         }
         for (setting, template) in &self.same {
-            flow.template(Place::within(setting.clone(), 0..template.source().len()), template);
+            flow.template(ConfigLocation::within(setting.clone(), 0..template.source().len()), template);
         }
         for Rendered { setting, template, .. } in &self.rendered {
-            flow.template(Place::within(setting.clone(), 0..template.source().len()), template);
+            flow.template(ConfigLocation::within(setting.clone(), 0..template.source().len()), template);
         }
         if let Some(template) = &self.body {
             flow.template("request.body", template);

@@ -18,7 +18,7 @@ const LARGEST: u64 = 64 << 20;
 
 /// Kinds of files that commands write, each as the commands name it in messages.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct OutputKind {
     /// With its article: `a JUnit report`.
     pub what: &'static str,
     /// Returns `true` for a text that the command wrote before.
@@ -75,7 +75,7 @@ enum PathState {
 ///
 /// # Errors
 /// A directory is there, or a file that holds something else.
-pub fn check(path: &Path, kind: Kind) -> Result<(), Unwritable> {
+pub fn check(path: &Path, kind: OutputKind) -> Result<(), Unwritable> {
     state(path, kind).map(drop)
 }
 
@@ -84,7 +84,7 @@ pub fn check(path: &Path, kind: Kind) -> Result<(), Unwritable> {
 ///
 /// # Errors
 /// Fails if the path is a directory or a file with other content, or if the system refuses. The path stays unchanged.
-pub fn write(path: &Path, kind: Kind, text: &str) -> Result<(), Unwritable> {
+pub fn write(path: &Path, kind: OutputKind, text: &str) -> Result<(), Unwritable> {
     let written = match state(path, kind)? {
         PathState::Stream => append(path, text),
         PathState::Free => {
@@ -117,7 +117,7 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     draft.persist(&path).map(drop).map_err(|failed| failed.error)
 }
 
-fn state(path: &Path, kind: Kind) -> Result<PathState, Unwritable> {
+fn state(path: &Path, kind: OutputKind) -> Result<PathState, Unwritable> {
     // It may be a regular file, to which its other writers still write.
     if is_open_file(path) {
         return Ok(PathState::Stream);
@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    const KIND: Kind = Kind { what: "a list", is_ours: |text| text.starts_with("list") };
+    const KIND: OutputKind = OutputKind { what: "a list", is_ours: |text| text.starts_with("list") };
 
     #[test]
     fn only_what_the_same_command_wrote_is_replaced() {

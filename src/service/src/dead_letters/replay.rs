@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anabranch_graph::exec::{self, Ending, RunOptions, Services};
-use anabranch_graph::plan::replay::{Entry, NoEntry, replay as plan};
+use anabranch_graph::plan::replay::{NoEntry, ReplayEntry, replay as plan};
 use anabranch_plugin::host::{Host, LogSink};
 use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
 use anabranch_plugin::schema::SchemaRegistry;
@@ -208,8 +208,8 @@ pub async fn replay(
     let mut halted = false;
     let mut groups = groups.into_iter();
     for ((entry, connector), numbers) in groups.by_ref() {
-        let queue = Arc::new(Queue::new(&tools.store, id, &numbers, request.record.clone()));
-        let source: Arc<dyn Source> = Arc::new(Letters(queue.clone()));
+        let queue = Arc::new(ReplayRun::new(&tools.store, id, &numbers, request.record.clone()));
+        let source: Arc<dyn Source> = Arc::new(ReplayedLetters(queue.clone()));
         let stages = match plan(&pipeline.compiled, &entry, &connector, source) {
             Ok(stages) => stages,
             Err(error) if chosen && outcome == ReplayOutcome::default() => return Err(ReplayError::NotThere(error)),
@@ -271,18 +271,18 @@ pub async fn replay(
 }
 
 /// The node where dead letters enter, and the source that they were read from.
-type Group = (Entry, Str);
+type ReplayGroup = (ReplayEntry, Str);
 
 /// Groups the dead letters by where they enter. Groups are in the order of their first dead letters, and dead letters
 /// within a group from old to new.
-async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Group, Vec<u64>)>, ReplayError> {
+async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(ReplayGroup, Vec<u64>)>, ReplayError> {
     let mut numbers = match &request.numbers {
         Some(numbers) => numbers.clone(),
         None => view::numbers(&tools.store, id).await?,
     };
     numbers.sort_unstable();
     numbers.dedup();
-    let mut groups: Vec<(Group, Vec<u64>)> = Vec::new();
+    let mut groups: Vec<(ReplayGroup, Vec<u64>)> = Vec::new();
     let mut left = &numbers[..];
     while let Some(first) = left.first() {
         let wanted = &left[..left.len().min(PAGE)];
@@ -306,9 +306,9 @@ async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Grou
             let letter = form::decode(&stored.content)?;
             let entry = match request.from {
                 // A dead letter without a known node enters at the start.
-                ReplayFrom::At(ref id) => Entry::Step(id.clone()),
-                ReplayFrom::Step if !letter.node.is_empty() => Entry::Step(letter.node),
-                ReplayFrom::Step | ReplayFrom::Start => Entry::Start,
+                ReplayFrom::At(ref id) => ReplayEntry::Step(id.clone()),
+                ReplayFrom::Step if !letter.node.is_empty() => ReplayEntry::Step(letter.node),
+                ReplayFrom::Step | ReplayFrom::Start => ReplayEntry::Start,
             };
             let group = (entry, letter.lane.connector);
             match groups.iter_mut().find(|(known, _)| *known == group) {
@@ -330,7 +330,7 @@ impl ReplayOutcome {
 }
 
 /// The dead letters of a run: its input, and the state store that it commits to.
-struct Queue {
+struct ReplayRun {
     store: Store,
     pipeline: Str,
     /// Replaces the record of the only dead letter.
@@ -383,10 +383,10 @@ impl OriginalLetter {
     }
 }
 
-impl Queue {
+impl ReplayRun {
     fn new(store: &Store, pipeline: &Str, numbers: &[u64], record: Option<Record>) -> Self {
         let state = State { waiting: numbers.iter().copied().collect(), ..State::default() };
-        Queue { store: store.clone(), pipeline: pipeline.clone(), record, state: Mutex::new(state) }
+        ReplayRun { store: store.clone(), pipeline: pipeline.clone(), record, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -406,7 +406,7 @@ impl Queue {
 }
 
 #[async_trait]
-impl StateStore for Queue {
+impl StateStore for ReplayRun {
     async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
         Ok(Epoch { pipeline: pipeline.clone(), number: 1 })
     }
@@ -451,7 +451,7 @@ impl StateStore for Queue {
 }
 
 #[async_trait]
-impl LetterStore for Queue {
+impl LetterStore for ReplayRun {
     /// Collects the copies. Until the row is settled, the original dead letter preserves the record.
     async fn keep_letters(&self, _: &Str, letters: Vec<Letter>, _: &LetterBounds) -> Result<KeptLetters, StoreError> {
         let kept = letters.len();
@@ -463,17 +463,17 @@ impl LetterStore for Queue {
     }
 }
 
-impl Past for Queue {
+impl Past for ReplayRun {
     fn failed_in(&self, row: u64) -> Option<SpanContext> {
         self.state().read.get(usize::try_from(row).ok()?)?.trace
     }
 }
 
 /// The dead letters as a source.
-struct Letters(Arc<Queue>);
+struct ReplayedLetters(Arc<ReplayRun>);
 
 #[async_trait]
-impl Source for Letters {
+impl Source for ReplayedLetters {
     fn catches_up(&self) -> bool {
         true
     }
@@ -483,7 +483,7 @@ impl Source for Letters {
     }
 }
 
-struct LetterReader(Arc<Queue>);
+struct LetterReader(Arc<ReplayRun>);
 
 #[async_trait]
 impl Reader for LetterReader {

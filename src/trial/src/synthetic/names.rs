@@ -43,7 +43,7 @@ pub(super) struct FieldPath {
 
 /// Names in the texts of a pipeline.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
+pub(super) struct PipelineNames {
     /// Fields of the key.
     pub(super) key: Tree,
     /// Fields of both sides of the payload.
@@ -56,7 +56,7 @@ pub(super) struct Names {
     pub(super) literals: Vec<String>,
 }
 
-impl Names {
+impl PipelineNames {
     /// Adds the names in a text.
     pub(super) fn read(&mut self, text: &str) {
         for path in paths(text) {
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn names_of_variables_and_texts_in_quotes_are_found() {
-        let mut names = Names::default();
+        let mut names = PipelineNames::default();
         names.read("const { id, total: sum } = rec.Payload.After; for (const i of items) { s += i.product.price; }");
         names.read("{{ range splitList \"::\" .Payload.After.csv }}{{ .sku }}{{ end }}");
         names.read("{{ index .Metadata \"file.path\" }}");

@@ -17,7 +17,7 @@ use super::script;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Origin {
+pub(super) enum ValueOrigin {
     /// From the source, or decoded from the whole value of the source.
     Given,
     /// From the pipeline alone: a constant, or no value at all.
@@ -31,16 +31,16 @@ pub(super) enum Origin {
 }
 
 /// Returns the origin of a field after the processors of each source, as [`steps_before`] returns them.
-pub(super) fn origin(lines: &[Vec<&Node>], path: &FieldPath) -> Origin {
-    let mut found: Option<Origin> = None;
+pub(super) fn origin(lines: &[Vec<&Node>], path: &FieldPath) -> ValueOrigin {
+    let mut found: Option<ValueOrigin> = None;
     for steps in lines {
         let here = behind(steps, path);
         found = match found {
-            Some(other) if other != here => return Origin::Any,
+            Some(other) if other != here => return ValueOrigin::Any,
             _ => Some(here),
         };
     }
-    found.unwrap_or(Origin::Any)
+    found.unwrap_or(ValueOrigin::Any)
 }
 
 /// The processors between each source and the node of `rewritten`, in order.
@@ -57,53 +57,53 @@ pub(super) fn steps_before(compiled: &Compiled, at: NodeIndex) -> Vec<Vec<&Node>
 }
 
 /// Returns the origin of a field after the processors that follow a source.
-fn behind(steps: &[&Node], path: &FieldPath) -> Origin {
-    let Some((last, steps)) = steps.split_last() else { return Origin::Given };
+fn behind(steps: &[&Node], path: &FieldPath) -> ValueOrigin {
+    let Some((last, steps)) = steps.split_last() else { return ValueOrigin::Given };
     let before = behind(steps, path);
     let after = made(last, steps, path, &before);
     let is_guarded = last.kind.operator().is_some_and(|step| step.guard.is_some());
-    match is_guarded && after != before && before != Origin::Given {
-        true => Origin::Any,
+    match is_guarded && after != before && before != ValueOrigin::Given {
+        true => ValueOrigin::Any,
         false => after,
     }
 }
 
 /// Returns the origin of a field after a processor.
-fn made(step: &Node, steps: &[&Node], path: &FieldPath, before: &Origin) -> Origin {
+fn made(step: &Node, steps: &[&Node], path: &FieldPath, before: &ValueOrigin) -> ValueOrigin {
     let Some(operator) = step.kind.operator() else { return before.clone() };
     let fields: Vec<FieldPath> = setting(step, "field").map(paths).unwrap_or_default();
     let is_at = fields.iter().any(|field| field == path);
     let is_in = fields.iter().any(|field| holds(field, path));
     // A processor that keeps a value which depends only on the pipeline.
-    let kept = |other: Origin| if *before == Origin::Fixed { Origin::Fixed } else { other };
+    let kept = |other: ValueOrigin| if *before == ValueOrigin::Fixed { ValueOrigin::Fixed } else { other };
     match operator.plugin.as_str() {
         "field.set" => match setting(step, "value").map(form) {
-            Some(form) if is_at || (is_in && form == Origin::Fixed) => form,
-            Some(_) if is_in => Origin::Any,
+            Some(form) if is_at || (is_in && form == ValueOrigin::Fixed) => form,
+            Some(_) if is_in => ValueOrigin::Any,
             _ => before.clone(),
         },
-        "field.convert" if is_at && setting(step, "type") != Some("string") => kept(Origin::Formed),
+        "field.convert" if is_at && setting(step, "type") != Some("string") => kept(ValueOrigin::Formed),
         "json.decode" if is_in => match (before, fields.iter().any(|field| field.names.is_empty())) {
-            (Origin::Given, true) => Origin::Given,
-            _ => kept(Origin::Any),
+            (ValueOrigin::Given, true) => ValueOrigin::Given,
+            _ => kept(ValueOrigin::Any),
         },
-        "base64.decode" | "split" if is_in => kept(Origin::Any),
-        "base64.encode" | "json.encode" if is_at => kept(Origin::Formed),
+        "base64.decode" | "split" if is_in => kept(ValueOrigin::Any),
+        "base64.encode" | "json.encode" if is_at => kept(ValueOrigin::Formed),
         // A text has no fields.
-        "base64.encode" | "json.encode" if is_in => Origin::Fixed,
-        "ai.chunk" if is_in => Origin::Formed,
-        "unwrap.debezium" | "unwrap.kafkaconnect" | "unwrap.opencdc" => kept(Origin::Any),
+        "base64.encode" | "json.encode" if is_in => ValueOrigin::Fixed,
+        "ai.chunk" if is_in => ValueOrigin::Formed,
+        "unwrap.debezium" | "unwrap.kafkaconnect" | "unwrap.opencdc" => kept(ValueOrigin::Any),
         "field.exclude" => {
             let gone = setting(step, "fields").map(paths).unwrap_or_default();
-            if gone.iter().any(|field| holds(field, path)) { Origin::Fixed } else { before.clone() }
+            if gone.iter().any(|field| holds(field, path)) { ValueOrigin::Fixed } else { before.clone() }
         }
         "field.rename" => renamed(step, steps, path, before),
         "custom.javascript" => {
             let script = step.settings.iter().find(|given| given.name.starts_with("script"));
             match script.map(|given| script::effect(whole(&given.value), path)) {
                 Some(script::Effect::None) => before.clone(),
-                Some(script::Effect::Fixed) => Origin::Fixed,
-                _ => Origin::Any,
+                Some(script::Effect::Fixed) => ValueOrigin::Fixed,
+                _ => ValueOrigin::Any,
             }
         }
         _ => before.clone(),
@@ -111,7 +111,7 @@ fn made(step: &Node, steps: &[&Node], path: &FieldPath, before: &Origin) -> Orig
 }
 
 /// `from:to,from:to`.
-fn renamed(step: &Node, steps: &[&Node], path: &FieldPath, before: &Origin) -> Origin {
+fn renamed(step: &Node, steps: &[&Node], path: &FieldPath, before: &ValueOrigin) -> ValueOrigin {
     let mapping = setting(step, "mapping").unwrap_or_default();
     for pair in mapping.split(',') {
         let Some((from, to)) = pair.split_once(':') else { continue };
@@ -125,7 +125,7 @@ fn renamed(step: &Node, steps: &[&Node], path: &FieldPath, before: &Origin) -> O
             return behind(steps, &FieldPath { side: path.side, names });
         }
         if holds(from, path) {
-            return Origin::Fixed;
+            return ValueOrigin::Fixed;
         }
     }
     before.clone()
@@ -141,25 +141,25 @@ fn setting<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
 }
 
 /// The form of the text that a template prints.
-pub(super) fn form(text: &str) -> Origin {
-    let Ok(template) = Template::parse(text, MissingKey::NoValue) else { return Origin::Any };
+pub(super) fn form(text: &str) -> ValueOrigin {
+    let Ok(template) = Template::parse(text, MissingKey::NoValue) else { return ValueOrigin::Any };
     if template.reads() == Access::NOTHING {
-        return Origin::Fixed;
+        return ValueOrigin::Fixed;
     }
     let tree = template.tree();
-    let Some(main) = tree.templates.first() else { return Origin::Any };
-    let mut printed = Printed::default();
+    let Some(main) = tree.templates.first() else { return ValueOrigin::Any };
+    let mut printed = PrintedTemplate::default();
     printed.read(&tree.source, &main.body);
     match printed {
-        Printed { is_free: false, .. } => Origin::Formed,
-        Printed { is_branched: true, .. } => Origin::Any,
-        Printed { pieces, .. } => Origin::Around(Pattern(pieces)),
+        PrintedTemplate { is_free: false, .. } => ValueOrigin::Formed,
+        PrintedTemplate { is_branched: true, .. } => ValueOrigin::Any,
+        PrintedTemplate { pieces, .. } => ValueOrigin::Around(Pattern(pieces)),
     }
 }
 
 /// Output of a template.
 #[derive(Default)]
-struct Printed {
+struct PrintedTemplate {
     pieces: Vec<Piece>,
     /// `true` if a value of the record is printed unchanged.
     is_free: bool,
@@ -167,7 +167,7 @@ struct Printed {
     is_branched: bool,
 }
 
-impl Printed {
+impl PrintedTemplate {
     fn read(&mut self, source: &str, body: &Body) {
         for part in body {
             match part {
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn a_template_has_a_form_of_its_own_or_that_of_the_data() {
         for text in ["n/a", "{{ list 1 2 | join \",\" }}", "{{ add 1 2 }} EUR"] {
-            assert_eq!(form(text), Origin::Fixed, "{text}");
+            assert_eq!(form(text), ValueOrigin::Fixed, "{text}");
         }
         for text in [
             "{{ quote .Payload.After.n }}",
@@ -359,14 +359,14 @@ mod tests {
             "{{ ago now }}{{ .Operation }}",
             "{{ index .Metadata \"file.path\" }}",
         ] {
-            assert_eq!(form(text), Origin::Formed, "{text}");
+            assert_eq!(form(text), ValueOrigin::Formed, "{text}");
         }
         for text in ["{{ .Payload.After.n }}", "a {{ trim .Payload.After.n }}", "{{ printf \"%s!\" .Key }}"] {
-            assert!(matches!(form(text), Origin::Around(_)), "{text}");
+            assert!(matches!(form(text), ValueOrigin::Around(_)), "{text}");
         }
         let pieces = |pieces: &[Option<&str>]| {
             let piece = |piece: &Option<&str>| piece.map_or(Piece::Hole, |text| Piece::Text(text.to_owned()));
-            Origin::Around(Pattern(pieces.iter().map(piece).collect()))
+            ValueOrigin::Around(Pattern(pieces.iter().map(piece).collect()))
         };
         assert_eq!(form("{{ cat .Key \"EUR \" }}"), pieces(&[None, None, Some("EUR")]));
         assert_eq!(
@@ -374,7 +374,7 @@ mod tests {
             pieces(&[Some(""), Some("a"), Some("-"), None, Some(""), Some("%"), Some("")])
         );
         for text in ["{{ range .Payload.After.l }}{{ . }}{{ end }}", "{{ if .Key }}{{ .Payload.After.n }}{{ end }}"] {
-            assert_eq!(form(text), Origin::Any, "{text}");
+            assert_eq!(form(text), ValueOrigin::Any, "{text}");
         }
     }
 }

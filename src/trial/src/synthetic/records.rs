@@ -8,8 +8,8 @@ use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Operation, Position, Record};
 
-use super::names::{Names, Tree};
-use super::values::{Kind, Maker, json, kinds};
+use super::names::{PipelineNames, Tree};
+use super::values::{SyntheticKind, ValueMaker, json, kinds};
 
 /// A synthetic record and the data that it holds.
 #[derive(Clone, Debug)]
@@ -23,12 +23,12 @@ pub(super) struct Synthetic {
     /// `true` if its fields are all empty or null.
     pub(super) is_hollow: bool,
     /// The parts that are the same in every record of the source, so that other data cannot occur.
-    pub(super) known: Known,
+    pub(super) known: DeclaredParts,
 }
 
 /// Parts of a record that a source declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct DeclaredParts {
     /// `true` if it has no other metadata.
     pub(super) metadata: bool,
     /// The key is a word or a number, or there is none.
@@ -39,10 +39,10 @@ pub(super) struct Known {
     pub(super) fields: bool,
 }
 
-impl Known {
-    fn of(shape: &RecordShape) -> Known {
+impl DeclaredParts {
+    fn of(shape: &RecordShape) -> DeclaredParts {
         let is_closed = |side: &Shape| !side.raw && side.structured.as_ref().is_some_and(|fields| !fields.is_open());
-        Known {
+        DeclaredParts {
             metadata: !shape.metadata.may_have("any key that nobody sets"),
             key: shape.key.plain || shape.key.is_absent(),
             no_before: shape.before.is_absent(),
@@ -70,8 +70,8 @@ const LINES: [&str; 14] = [
 ];
 
 /// Returns the names in the settings, conditions and scripts of a plan.
-pub(super) fn names(plan: &PlanGraph) -> Names {
-    let mut names = Names::default();
+pub(super) fn names(plan: &PlanGraph) -> PipelineNames {
+    let mut names = PipelineNames::default();
     for node in plan.node_weights() {
         if matches!(node.kind, NodeKind::Source(_)) {
             continue;
@@ -93,8 +93,8 @@ pub(super) fn whole(written: &Written) -> &str {
 }
 
 /// The records of a source. `first` is the number of the first of them, which is its position.
-pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, first: usize) -> Vec<Synthetic> {
-    let maker = Maker { loose: &names.loose, literals: &names.literals };
+pub(super) fn of_source(shape: &RecordShape, names: &PipelineNames, envelopes: bool, first: usize) -> Vec<Synthetic> {
+    let maker = ValueMaker { loose: &names.loose, literals: &names.literals };
     let usual = Tree(["id", "name"].map(|name| (name.to_owned(), Tree::default())).into_iter().collect());
     let certain = names.data.with(&usual);
     // Names without a known place may be fields of an element, or of the key.
@@ -105,7 +105,7 @@ pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, fir
     };
     let operations: Vec<Operation> =
         Operation::ALL.into_iter().filter(|operation| shape.operations.contains(*operation)).collect();
-    let known = Known::of(shape);
+    let known = DeclaredParts::of(shape);
     let mut records = Vec::new();
     let mut add = |variant: usize, key: &Object, fields: Object, line: Option<&str>, is_hollow: bool| {
         let number = records.len();
@@ -140,8 +140,8 @@ pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, fir
         let fields = match (&shape.after.structured, &shape.before.structured) {
             (Some(fields), _) | (None, Some(fields)) if !fields.is_open() => closed(fields, kind, &maker),
             _ => match kind {
-                Kind::Envelope(envelope) => envelope.around(maker.object(&data, &Kind::Mixed(1))),
-                Kind::Mixed(number) if number % 2 == 1 => maker.object(&certain, kind),
+                SyntheticKind::Envelope(envelope) => envelope.around(maker.object(&data, &SyntheticKind::Mixed(1))),
+                SyntheticKind::Mixed(number) if number % 2 == 1 => maker.object(&certain, kind),
                 kind => maker.object(&data, kind),
             },
         };
@@ -153,7 +153,7 @@ pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, fir
             ["17", "alpha", "2024-05-06", "2.50", "true", "6", "7", "8", "9"].map(str::to_owned).join(literal)
         });
         for line in LINES.iter().map(|line| (*line).to_owned()).chain(separated) {
-            add(variants, &maker.object(&keys, &Kind::Int(17)), Object::new(), Some(&line), line.is_empty());
+            add(variants, &maker.object(&keys, &SyntheticKind::Int(17)), Object::new(), Some(&line), line.is_empty());
             variants += 1;
         }
     }
@@ -173,7 +173,7 @@ fn presented(shape: &Shape, fields: &Object, number: usize) -> Data {
 }
 
 /// Known fields, each of a possible kind, as near to the requested kind as possible.
-fn closed(fields: &Fields, kind: &Kind, maker: &Maker<'_>) -> Object {
+fn closed(fields: &Fields, kind: &SyntheticKind, maker: &ValueMaker<'_>) -> Object {
     let value = |(name, field): (&Str, &anabranch_plugin::flow::Field)| {
         let wanted = maker.value(&Tree::default(), kind, super::values::hash(name, 7), 0);
         let allowed = field.ty.kinds;
@@ -189,11 +189,11 @@ fn closed(fields: &Fields, kind: &Kind, maker: &Maker<'_>) -> Object {
 }
 
 /// A value of one of these kinds.
-fn of_kinds(allowed: Kinds, kind: &Kind) -> Value {
+fn of_kinds(allowed: Kinds, kind: &SyntheticKind) -> Value {
     let number = match kind {
-        Kind::Int(number) => *number,
-        Kind::Mixed(number) => i64::try_from(*number).unwrap_or_default(),
-        Kind::Text(text) => i64::try_from(text.len()).unwrap_or_default(),
+        SyntheticKind::Int(number) => *number,
+        SyntheticKind::Mixed(number) => i64::try_from(*number).unwrap_or_default(),
+        SyntheticKind::Text(text) => i64::try_from(text.len()).unwrap_or_default(),
         _ => 17,
     };
     let time = anabranch_record::value::Timestamp::from_timestamp_nanos(1_714_979_289_000_000_000 + number);
@@ -213,7 +213,7 @@ fn of_kinds(allowed: Kinds, kind: &Kind) -> Value {
 }
 
 /// The metadata that the source sets, and where it may set any, most of those that the pipeline names.
-fn metadata(shape: &RecordShape, names: &Names, number: usize) -> Metadata {
+fn metadata(shape: &RecordShape, names: &PipelineNames, number: usize) -> Metadata {
     let mut metadata = Metadata::new();
     let value = |name: &str| match name {
         name if name == key::CREATED_AT.as_str() || name == key::READ_AT.as_str() => "1714979289000000000".to_owned(),

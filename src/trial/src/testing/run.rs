@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anabranch_graph::exec::{self, Ending, Progress, RunOptions, Services};
 use anabranch_graph::plan::stage::{StageKind, StagePlan};
-use anabranch_graph::plan::{Compiled, Doubtful, Measured, Observer, StepCount};
+use anabranch_graph::plan::{Compiled, Measured, Observer, ProbableMistake, StepCount};
 use anabranch_plugin::host::{DiscardingLog, Network};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::state::DiscardingState;
@@ -62,7 +62,7 @@ pub(super) struct Observed {
     /// `true` if time was virtual.
     pub(super) paused: bool,
     /// Probable mistakes that made no record fail.
-    pub(super) doubts: Vec<Doubtful>,
+    pub(super) doubts: Vec<ProbableMistake>,
 }
 
 /// Maximum number of starts in one test.

@@ -6,7 +6,7 @@ use anabranch_record::text::Str;
 use anabranch_template::tree::{Command, Literal, Operand, Term};
 
 use super::Walk;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use super::never::CODE;
 use super::order::reads_record;
 
@@ -25,7 +25,7 @@ const OF_NO_FIELD: [(&str, &str); 9] = [
 
 impl Walk<'_> {
     /// Reports a comparison if the call on one side never returns the value on the other side.
-    pub(super) fn impossible(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn impossible(&mut self, name: &str, args: &[Operand], values: &[ValueProperties], at: &Range<usize>) {
         match (name, args) {
             ("eq" | "ne", [first, others @ ..]) => {
                 let found = others.iter().find_map(|other| {
@@ -59,7 +59,7 @@ impl Walk<'_> {
                 }
             }
             ("kindIs" | "typeIs", [word, _]) => {
-                if let (Some(word), Some(Known::Way(way))) = (literal(word), values.get(1))
+                if let (Some(word), Some(ValueProperties::Way(way))) = (literal(word), values.get(1))
                     && !way.names.is_empty()
                     && let Some(kind) = of_no_field(word)
                 {
@@ -280,5 +280,5 @@ fn is_field(operand: &Operand, names: &[&str]) -> bool {
 /// Returns `true` if the operand is a field of the data, not the data itself or the result of a method.
 fn is_of_data(operand: &Operand) -> bool {
     matches!(&operand.term, Term::Field(fields)
-        if fields.part.is_some_and(|part| part != anabranch_template::tree::Part::Metadata))
+        if fields.part.is_some_and(|part| part != anabranch_template::tree::RecordPart::Metadata))
 }

@@ -8,9 +8,9 @@ use anabranch_template::tree::{Literal, Operand};
 use anabranch_template::{DoubtKind, Template};
 
 use super::Walk;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use crate::codes;
-use crate::flow::{Flow, Place};
+use crate::flow::{ConfigLocation, Flow};
 
 /// Layout elements of other languages, longer ones first, with Go's elements. Letters inside words do not count.
 const ELSEWHERE: [(&str, &str); 21] = [
@@ -39,11 +39,11 @@ const ELSEWHERE: [(&str, &str); 21] = [
 
 impl Walk<'_> {
     /// Reports a layout with the same output for every time, or nearly so.
-    pub(super) fn layout(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn layout(&mut self, name: &str, args: &[Operand], values: &[ValueProperties], at: &Range<usize>) {
         if !matches!(name, "date" | "dateInZone" | "date_in_zone" | "toDate" | "mustToDate") {
             return;
         }
-        let Some(Known::Literal(Literal::Text(layout))) = values.first() else { return };
+        let Some(ValueProperties::Literal(Literal::Text(layout))) = values.first() else { return };
         let place = args.first().map_or_else(|| at.clone(), bytes);
         let meant = translated(layout);
         if meant.is_none() && has_element(layout) {
@@ -60,13 +60,20 @@ impl Walk<'_> {
     }
 
     /// Reports a zone that times cannot be converted to.
-    pub(super) fn zone(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>, certain: bool) {
+    pub(super) fn zone(
+        &mut self,
+        name: &str,
+        args: &[Operand],
+        values: &[ValueProperties],
+        at: &Range<usize>,
+        certain: bool,
+    ) {
         let parameter = match name {
             "dateInZone" | "date_in_zone" => 2,
             "htmlDateInZone" => 1,
             _ => return,
         };
-        let Some(Known::Literal(Literal::Text(zone))) = values.get(parameter) else { return };
+        let Some(ValueProperties::Literal(Literal::Text(zone))) = values.get(parameter) else { return };
         let Some(why) = unsupported_zone(zone) else { return };
         let place = args.get(parameter).map_or_else(|| at.clone(), bytes);
         let hint = "write \"UTC\", or an offset such as \"+02:00\"".to_owned();
@@ -87,7 +94,7 @@ impl Walk<'_> {
         &mut self,
         name: &str,
         args: &[Operand],
-        values: &[Known],
+        values: &[ValueProperties],
         at: &Range<usize>,
         certain: bool,
     ) {
@@ -97,7 +104,7 @@ impl Walk<'_> {
             "durationRound" => "it counts as 0",
             _ => return,
         };
-        let Some(Known::Literal(Literal::Text(length))) = values.first() else { return };
+        let Some(ValueProperties::Literal(Literal::Text(length))) = values.first() else { return };
         if is_duration(length) {
             return;
         }
@@ -192,7 +199,7 @@ fn of_another_day(layout: &str) -> Option<String> {
 
 impl Flow {
     /// Reports doubtful results of a template that does not read the record: its output is the same for every record.
-    pub(super) fn constant(&mut self, place: &Place, template: &Template) {
+    pub(super) fn constant(&mut self, place: &ConfigLocation, template: &Template) {
         if template.reads() != Access::NOTHING {
             return;
         }

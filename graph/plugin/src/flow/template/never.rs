@@ -8,7 +8,7 @@ use anabranch_record::text::Str;
 use anabranch_template::tree::{Literal, Operand, Term};
 
 use super::Walk;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use super::order::reads_record;
 use crate::codes;
 
@@ -51,11 +51,11 @@ const KINDS: [&str; 22] = [
 
 impl Walk<'_> {
     /// Checks a call whose result is constant or independent of its input.
-    pub(super) fn never(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn never(&mut self, name: &str, args: &[Operand], values: &[ValueProperties], at: &Range<usize>) {
         let place = |i: usize| args.get(i).map_or_else(|| at.clone(), bytes);
         if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex")
             && name != "regexQuoteMeta"
-            && let Some(Known::Literal(Literal::Text(pattern))) = values.first()
+            && let Some(ValueProperties::Literal(Literal::Text(pattern))) = values.first()
         {
             let searched = args.get(1).map(|arg| self.text(&bytes(arg)).to_lowercase()).unwrap_or_default();
             self.slashes(pattern, &searched, place(0));
@@ -66,12 +66,12 @@ impl Walk<'_> {
                 self.same_twice(name, args, at);
                 for value in values {
                     let function = match value {
-                        Known::Made(function) => function,
-                        Known::Shown(shown) if shown.is_whole_bytes() => PRINTED_BYTES,
+                        ValueProperties::Made(function) => function,
+                        ValueProperties::Shown(shown) if shown.is_whole_bytes() => PRINTED_BYTES,
                         _ => continue,
                     };
                     for (j, other) in values.iter().enumerate() {
-                        if let Known::Literal(Literal::Text(text)) = other {
+                        if let ValueProperties::Literal(Literal::Text(text)) = other {
                             self.never_gives(function, text, place(j), name == "ne");
                         }
                     }
@@ -79,17 +79,26 @@ impl Walk<'_> {
             }
             "lt" | "le" | "gt" | "ge" => self.same_twice(name, args, at),
             "contains" | "hasPrefix" | "hasSuffix" => {
-                if let [Known::Literal(Literal::Text(text)), Known::Made(function @ ("upper" | "lower"))] = values {
+                if let [
+                    ValueProperties::Literal(Literal::Text(text)),
+                    ValueProperties::Made(function @ ("upper" | "lower")),
+                ] = values
+                {
                     self.never_gives(function, text, place(0), false);
                 }
             }
             "kindIs" => {
-                if let Some(Known::Literal(Literal::Text(text))) = values.first() {
+                if let Some(ValueProperties::Literal(Literal::Text(text))) = values.first() {
                     self.never_gives("kindOf", text, place(0), false);
                 }
             }
             "regexReplaceAll" | "mustRegexReplaceAll" => {
-                if let [Known::Literal(Literal::Text(pattern)), _, Known::Literal(Literal::Text(text))] = values {
+                if let [
+                    ValueProperties::Literal(Literal::Text(pattern)),
+                    _,
+                    ValueProperties::Literal(Literal::Text(text)),
+                ] = values
+                {
                     self.group(pattern, text, place(2));
                 }
             }

@@ -8,7 +8,7 @@ use anabranch_template::tree::Operand;
 
 use super::Walk;
 use super::classes::Classes;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use crate::codes;
 
 const CODE: Code = codes::FLOW_SUSPECT;
@@ -26,7 +26,13 @@ fn good(function: &str) -> Classes {
 
 impl Walk<'_> {
     /// Reports `int .Key` of raw data, `add .Payload.After 1`.
-    pub(super) fn counted_as_zero(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn counted_as_zero(
+        &mut self,
+        name: &str,
+        args: &[Operand],
+        values: &[ValueProperties],
+        at: &Range<usize>,
+    ) {
         let Some(Numeric { from, to, .. }) = numeric(name) else { return };
         // The parameter of `atoi` is a text.
         if name == "atoi" {
@@ -61,7 +67,13 @@ impl Walk<'_> {
     }
 
     /// Reports `first .Key` of raw data.
-    pub(super) fn first_of_text(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
+    pub(super) fn first_of_text(
+        &mut self,
+        name: &str,
+        args: &[Operand],
+        values: &[ValueProperties],
+        at: &Range<usize>,
+    ) {
         let Some(value) = values.first().filter(|_| gives_element(name)) else { return };
         let at = args.first().map_or_else(|| at.clone(), bytes);
         let written = args.first().map_or("VALUE", |_| self.text(&at)).to_owned();
@@ -72,7 +84,7 @@ impl Walk<'_> {
     }
 
     /// Reports `index .Payload.After.name 0` of a text.
-    pub(super) fn element_of_text(&mut self, name: &str, value: &Known, at: Range<usize>, written: &str) {
+    pub(super) fn element_of_text(&mut self, name: &str, value: &ValueProperties, at: Range<usize>, written: &str) {
         let Some(classes) = self.usual_classes(value).filter(|classes| !classes.is_empty()) else { return };
         let (what, text) = if classes.within(Classes::TEXT) {
             ("a text", written.to_owned())

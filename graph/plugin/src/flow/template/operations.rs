@@ -8,14 +8,14 @@ use anabranch_template::Template;
 use anabranch_template::tree::{Body, Literal, Node, Operand, Term};
 
 use super::Walk;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use crate::codes;
 use crate::diagnostic::Severity;
-use crate::flow::{Flow, Place};
+use crate::flow::{ConfigLocation, Flow};
 
 impl Flow {
     /// Checks a template that renders an operation: reports branches with a constant text that is not an operation.
-    pub fn operation_template(&mut self, place: impl Into<Place>, template: &Template) {
+    pub fn operation_template(&mut self, place: impl Into<ConfigLocation>, template: &Template) {
         let place = place.into();
         let source = &template.tree().source;
         let mut texts = Vec::new();
@@ -141,15 +141,15 @@ impl Walk<'_> {
         &mut self,
         equal: bool,
         args: &[Operand],
-        values: &[Known],
+        values: &[ValueProperties],
         at: &Range<usize>,
         certain: bool,
     ) {
-        if !values.iter().any(|value| matches!(value, Known::OperationName)) {
+        if !values.iter().any(|value| matches!(value, ValueProperties::OperationName)) {
             return;
         }
-        let text = |value: &Known| match value {
-            Known::Literal(Literal::Text(text)) => Some(text.clone()),
+        let text = |value: &ValueProperties| match value {
+            ValueProperties::Literal(Literal::Text(text)) => Some(text.clone()),
             _ => None,
         };
         // With another text, the comparison may still be useful.

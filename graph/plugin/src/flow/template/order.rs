@@ -6,7 +6,7 @@ use anabranch_record::code::Code;
 use anabranch_template::tree::{Literal, Operand, Pipeline, Term};
 
 use super::Walk;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use crate::codes;
 
 const CODE: Code = codes::FLOW_REVERSED;
@@ -42,7 +42,7 @@ impl Walk<'_> {
         &mut self,
         name: &str,
         args: &[Operand],
-        values: &[Known],
+        values: &[ValueProperties],
         at: &Range<usize>,
         certain: bool,
     ) -> bool {
@@ -50,8 +50,8 @@ impl Walk<'_> {
             return true;
         }
         let Some((_, data, form)) = DATA.iter().find(|(function, ..)| *function == name) else { return false };
-        let is_text = |value: &Known| matches!(value, Known::Literal(Literal::Text(_)));
-        let Some(Known::Literal(Literal::Text(literal))) = values.get(*data) else { return false };
+        let is_text = |value: &ValueProperties| matches!(value, ValueProperties::Literal(Literal::Text(_)));
+        let Some(ValueProperties::Literal(Literal::Text(literal))) = values.get(*data) else { return false };
         // A test whether a word is in a list of words.
         if name == "contains" && literal.contains([',', ';', '|', ' ', '/']) {
             return false;
@@ -115,14 +115,14 @@ impl Walk<'_> {
     }
 
     /// Reports `has (list "DE" "FR") .Payload.After.country`: a list of constants in the place of the value.
-    fn has_of_list(&mut self, args: &[Operand], values: &[Known], at: &Range<usize>) -> bool {
+    fn has_of_list(&mut self, args: &[Operand], values: &[ValueProperties], at: &Range<usize>) -> bool {
         let [listed, others @ ..] = args else { return false };
         let Term::Pipeline(pipeline) = &listed.term else { return false };
         let [command] = &*pipeline.commands else { return false };
         let is_list =
             matches!(&command.head.term, Term::Function(function) if matches!(function.name, "list" | "tuple"));
         let is_constant = command.args.iter().all(|arg| matches!(arg.term, Term::Literal(_)));
-        let [_, Known::Way(_) | Known::Entry { .. }] = values else { return false };
+        let [_, ValueProperties::Way(_) | ValueProperties::Entry { .. }] = values else { return false };
         if !is_list || !is_constant {
             return false;
         }
@@ -145,8 +145,8 @@ impl Walk<'_> {
 
     /// Reports `.Payload.After.amount | gt 10.0`, which tests whether 10 is greater, and `.Payload.After.amount | divf
     /// 100.0`, which computes 100 divided by the amount.
-    pub(super) fn piped_order(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
-        let ([literal], [Known::Literal(Literal::Number(number)), piped]) = (args, values) else { return };
+    pub(super) fn piped_order(&mut self, name: &str, args: &[Operand], values: &[ValueProperties], at: &Range<usize>) {
+        let ([literal], [ValueProperties::Literal(Literal::Number(number)), piped]) = (args, values) else { return };
         let says = match name {
             "gt" => "tests whether {} is greater than",
             "ge" => "tests whether {} is greater than, or equal to,",
@@ -158,7 +158,7 @@ impl Walk<'_> {
             "sub" | "subf" if number.float == 1.0 => "computes {} minus",
             _ => return,
         };
-        if matches!(piped, Known::Literal(_)) {
+        if matches!(piped, ValueProperties::Literal(_)) {
             return;
         }
         let before = self.tree.source.get(..at.start).unwrap_or_default().trim_end();

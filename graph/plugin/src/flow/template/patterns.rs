@@ -6,7 +6,7 @@ use anabranch_template::functions::invalid_pattern;
 use anabranch_template::tree::{Literal, Operand};
 
 use super::Walk;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use crate::codes;
 
 /// Functions with a literal first argument, their effect, and the corresponding function for patterns.
@@ -24,8 +24,8 @@ const PLAIN: [(&str, &str, Option<&str>); 9] = [
 
 impl Walk<'_> {
     /// Reports patterns in the place of literal texts, and patterns that never match what is intended.
-    pub(super) fn no_regex(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
-        let Some(Known::Literal(Literal::Text(pattern))) = values.first() else { return };
+    pub(super) fn no_regex(&mut self, name: &str, args: &[Operand], values: &[ValueProperties], at: &Range<usize>) {
+        let Some(ValueProperties::Literal(Literal::Text(pattern))) = values.first() else { return };
         let at = args.first().map_or_else(|| at.clone(), bytes);
         if let Some((_, does, instead)) = PLAIN.iter().find(|(plain, ..)| *plain == name) {
             if !is_regex(pattern) {

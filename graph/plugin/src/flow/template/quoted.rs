@@ -6,7 +6,7 @@ use anabranch_template::tree::{Literal, Operand};
 
 use super::Walk;
 use super::elsewhere::reference_to_value;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use crate::codes;
 
 /// Functions for which such a text may be intended: the text is assembled, or compared with the data of a record.
@@ -29,9 +29,9 @@ fn worked_on(name: &str, count: usize) -> Range<usize> {
 
 impl Walk<'_> {
     /// Reports a text that is a reference in quotes. `args` are those written after the function's name.
-    pub(super) fn in_quotes(&mut self, name: &str, args: &[Operand], values: &[Known], at: &Range<usize>) {
-        let text = |known: &Known| match known {
-            Known::Literal(Literal::Text(text)) => Some(text.clone()),
+    pub(super) fn in_quotes(&mut self, name: &str, args: &[Operand], values: &[ValueProperties], at: &Range<usize>) {
+        let text = |known: &ValueProperties| match known {
+            ValueProperties::Literal(Literal::Text(text)) => Some(text.clone()),
             _ => None,
         };
         // A comparison of texts alone has the same result for every record.

@@ -7,7 +7,7 @@ use crate::template::val::{Dict, List, Text, Val};
 
 /// Reason why parsing fails.
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(super) enum ParseProblem {
     /// The text is not JSON.
     Json {
         /// Byte offset of the error.
@@ -17,23 +17,23 @@ pub(super) enum Problem {
     Call(CallError),
 }
 
-impl From<CallError> for Problem {
-    fn from(error: CallError) -> Problem {
-        Problem::Call(error)
+impl From<CallError> for ParseProblem {
+    fn from(error: CallError) -> ParseProblem {
+        ParseProblem::Call(error)
     }
 }
 
-impl From<Problem> for CallError {
-    fn from(problem: Problem) -> CallError {
+impl From<ParseProblem> for CallError {
+    fn from(problem: ParseProblem) -> CallError {
         match problem {
-            Problem::Json { at } => format!("the text is not JSON: byte {at} is wrong or missing").into(),
-            Problem::Call(error) => error,
+            ParseProblem::Json { at } => format!("the text is not JSON: byte {at} is wrong or missing").into(),
+            ParseProblem::Call(error) => error,
         }
     }
 }
 
 /// Parses a complete text. O(n); each list element and map entry is a step.
-pub(super) fn read(cx: &mut Context, text: &str) -> Result<Val, Problem> {
+pub(super) fn read(cx: &mut Context, text: &str) -> Result<Val, ParseProblem> {
     let mut reader = Reader { cx, text, at: 0 };
     let value = reader.value(0)?;
     reader.skip_spaces();
@@ -47,8 +47,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn wrong(&self) -> Problem {
-        Problem::Json { at: self.at }
+    fn wrong(&self) -> ParseProblem {
+        ParseProblem::Json { at: self.at }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -67,11 +67,11 @@ impl Reader<'_> {
         there
     }
 
-    fn expect(&mut self, byte: u8) -> Result<(), Problem> {
+    fn expect(&mut self, byte: u8) -> Result<(), ParseProblem> {
         if self.take(byte) { Ok(()) } else { Err(self.wrong()) }
     }
 
-    fn value(&mut self, depth: usize) -> Result<Val, Problem> {
+    fn value(&mut self, depth: usize) -> Result<Val, ParseProblem> {
         if depth > Context::MAX_DEPTH {
             return Err(self.wrong());
         }
@@ -88,7 +88,7 @@ impl Reader<'_> {
         }
     }
 
-    fn word(&mut self, word: &str, value: Val) -> Result<Val, Problem> {
+    fn word(&mut self, word: &str, value: Val) -> Result<Val, ParseProblem> {
         if !self.text[self.at..].starts_with(word) {
             return Err(self.wrong());
         }
@@ -96,7 +96,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn list(&mut self, depth: usize) -> Result<Val, Problem> {
+    fn list(&mut self, depth: usize) -> Result<Val, ParseProblem> {
         self.at += 1;
         let mut items = Vec::new();
         self.skip_spaces();
@@ -114,7 +114,7 @@ impl Reader<'_> {
         Ok(List::new(items).into())
     }
 
-    fn map(&mut self, depth: usize) -> Result<Val, Problem> {
+    fn map(&mut self, depth: usize) -> Result<Val, ParseProblem> {
         self.at += 1;
         let mut entries: Vec<(Str, Val)> = Vec::new();
         self.skip_spaces();
@@ -139,7 +139,7 @@ impl Reader<'_> {
         Ok(Dict::from_entries(entries).into())
     }
 
-    fn digits(&mut self) -> Result<(), Problem> {
+    fn digits(&mut self) -> Result<(), ParseProblem> {
         if !self.peek().is_some_and(|b| b.is_ascii_digit()) {
             return Err(self.wrong());
         }
@@ -149,7 +149,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn number(&mut self) -> Result<Val, Problem> {
+    fn number(&mut self) -> Result<Val, ParseProblem> {
         let from = self.at;
         self.take(b'-');
         if !self.take(b'0') {
@@ -177,11 +177,11 @@ impl Reader<'_> {
         }
         match text.parse::<f64>() {
             Ok(f) if f.is_finite() => Ok(Val::Float(f)),
-            _ => Err(Problem::Json { at: from }),
+            _ => Err(ParseProblem::Json { at: from }),
         }
     }
 
-    fn string(&mut self) -> Result<Text, Problem> {
+    fn string(&mut self) -> Result<Text, ParseProblem> {
         self.at += 1;
         let start = self.at;
         let mut decoded: Option<String> = None;
@@ -213,7 +213,7 @@ impl Reader<'_> {
         }
     }
 
-    fn escape(&mut self) -> Result<char, Problem> {
+    fn escape(&mut self) -> Result<char, ParseProblem> {
         let c = match self.peek() {
             Some(c @ (b'"' | b'\\' | b'/')) => char::from(c),
             Some(b'b') => '\u{8}',
@@ -231,7 +231,7 @@ impl Reader<'_> {
         Ok(c)
     }
 
-    fn code_point(&mut self) -> Result<char, Problem> {
+    fn code_point(&mut self) -> Result<char, ParseProblem> {
         let first = self.code_unit()?;
         if !(0xd800..0xdc00).contains(&first) {
             return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
@@ -249,7 +249,7 @@ impl Reader<'_> {
         Ok(char::REPLACEMENT_CHARACTER)
     }
 
-    fn code_unit(&mut self) -> Result<u32, Problem> {
+    fn code_unit(&mut self) -> Result<u32, ParseProblem> {
         let digits = self.text.as_bytes().get(self.at..self.at + 4).ok_or_else(|| self.wrong())?;
         let mut code = 0;
         for digit in digits {
