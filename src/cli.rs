@@ -110,7 +110,7 @@ enum Command {
     },
 }
 
-/// Registers plugins beside the built-in ones, parses the command line, runs the command and prints its report.
+/// Registers plugins in addition to the built-in ones, parses the command line, runs the command and prints its report.
 pub fn main(plugins: Vec<Plugin>) -> ExitCode {
     // Must come first, before anything that takes time or starts a thread.
     if let Some(code) = worker::requested() {
@@ -216,13 +216,13 @@ fn version() -> Report {
 /// Output options that all commands share.
 #[derive(Clone)]
 struct Context {
-    /// Whether to print JSON.
+    /// `true` if to print JSON.
     json: bool,
-    /// Whether to print colours on standard error.
+    /// `true` if to print colours on standard error.
     color_errors: bool,
-    /// Whether to print colours on standard output.
+    /// `true` if to print colours on standard output.
     color: bool,
-    /// Whether standard output is a terminal.
+    /// `true` if standard output is a terminal.
     terminal: bool,
 }
 

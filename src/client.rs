@@ -1,7 +1,7 @@
 //! A client of a running service: HTTP with or without TLS, one connection per request, and the websockets of
 //! inspections.
 //!
-//! It talks only to services of this program and knows the form of their errors. So it has no connection pool, follows
+//! It connects only to services of this program, whose errors have a known form. So it has no connection pool, follows
 //! no redirects and ignores proxies.
 
 use std::io::{self, Write as _};
@@ -64,7 +64,7 @@ pub struct Client {
     tls: Option<TlsConnector>,
 }
 
-/// Why a request failed.
+/// Reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The settings turn HTTP off.
@@ -108,7 +108,7 @@ pub enum ClientError {
     NotHttp {
         /// URL of the service.
         url: String,
-        /// What happened.
+        /// Description of the error.
         what: String,
     },
     /// The file for the response cannot be written.
@@ -124,7 +124,7 @@ pub enum ClientError {
     Broken {
         /// URL of the service.
         url: String,
-        /// What happened.
+        /// Description of the error.
         what: String,
     },
     /// The server is not this service, or has another version.
@@ -134,17 +134,17 @@ pub enum ClientError {
         url: String,
         /// Status of the response.
         status: StatusCode,
-        /// Why the response cannot be read; empty, or text after a colon.
+        /// Reason why the response cannot be read; empty, or text after a colon.
         what: String,
     },
     /// The service refused the request.
     #[error("{}", .0.message)]
-    Refused(Refusal),
+    Refused(ErrorResponse),
 }
 
 /// An error response of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ErrorResponse {
     /// Status of the response.
     pub status: StatusCode,
     /// Stable code: `pipeline.not_found`.
@@ -232,7 +232,7 @@ impl Client {
             return Err(ClientError::NoPort);
         }
         let token = settings.read_token().map_err(ClientError::Token)?;
-        // An unspecified address stands for all addresses of this machine; the loopback address is one of them.
+        // An unspecified address means all addresses of this machine; the loopback address is one of them.
         let host = match settings.host.parse::<IpAddr>() {
             Ok(IpAddr::V4(address)) if address.is_unspecified() => "127.0.0.1",
             Ok(IpAddr::V6(address)) if address.is_unspecified() => "::1",
@@ -462,7 +462,7 @@ impl Client {
             return foreign();
         };
         let of = |name: &str| detail["metadata"][name].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
-        ClientError::Refused(Refusal {
+        ClientError::Refused(ErrorResponse {
             status,
             reason: reason.to_owned(),
             message: message.to_owned(),

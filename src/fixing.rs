@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::{FileId, Files, Severity};
 use anabranch_plugin::registry::Registry;
-use anabranch_process::files::Found;
+use anabranch_process::files::PipelineFiles;
 
 use anabranch_service::pipelines::Pipelines;
 
@@ -20,11 +20,11 @@ pub struct Fixed {
     /// The pipelines after the corrections.
     pub pipelines: Pipelines,
     /// The files that changed.
-    pub changed: Vec<Changed>,
+    pub changed: Vec<CorrectedFile>,
 }
 
 /// A file with corrections.
-pub struct Changed {
+pub struct CorrectedFile {
     /// Its name, as it was given.
     pub name: String,
     /// The text before.
@@ -39,12 +39,12 @@ pub struct Changed {
 pub fn fix(found: Pipelines, registry: &Registry, options: &CompileOptions) -> Fixed {
     let original = found.files.clone();
     let unreadable = found.unreadable.clone();
-    let compile = |files| Pipelines::of(Found { files, unreadable: unreadable.clone() }, registry, options);
+    let compile = |files| Pipelines::of(PipelineFiles { files, unreadable: unreadable.clone() }, registry, options);
     let (pipelines, fixes) = Fixing { compile: &compile }.settled(found, BEHIND);
     let changed = fixes.into_iter().filter_map(|(file, fixes)| {
         let (before, after) = (original.get(file)?, pipelines.files.get(file)?);
         let (name, before, after) = (before.name.to_string(), before.text.to_string(), after.text.to_string());
-        Some(Changed { name, before, after, fixes })
+        Some(CorrectedFile { name, before, after, fixes })
     });
     Fixed { changed: changed.collect(), pipelines }
 }
@@ -225,7 +225,7 @@ pipelines:
     }
 
     fn compiled(files: Files) -> Pipelines {
-        let found = Found { files, unreadable: Vec::new() };
+        let found = PipelineFiles { files, unreadable: Vec::new() };
         Pipelines::of(found, &registry(), &CompileOptions::default())
     }
 
@@ -346,7 +346,7 @@ pipelines:
 
     #[test]
     fn a_correction_that_is_wrong_elsewhere_is_not_made() {
-        // What the anchor stands for is a connector, which has a `type`, and a processor.
+        // The anchor is both a connector, which has a `type`, and a processor.
         let text = SOUND.replace("- id: in\n        type: source", "- &shared\n        id: in\n        type: source")
             + "      - <<: *shared\n        id: more\n";
         let (after, _) = fixed(&text);
@@ -360,7 +360,7 @@ pipelines:
     proptest! {
         #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-        /// Whatever is wrong: correcting makes no error, correcting again changes nothing, and comments stay.
+        /// For any mistake: a correction causes no error, a second correction changes nothing, and comments stay.
         #[test]
         fn corrections_make_nothing_worse(slips in slips()) {
             let mut text: Vec<char> = SOUND.chars().collect();

@@ -27,5 +27,5 @@ mod renamed;
 
 pub use anabranch_allocator::Allocator;
 pub use anabranch_service::lifecycle::PipelineOutcome;
-pub use anabranch_service::{Ended, ServiceError};
+pub use anabranch_service::{RunSummary, ServiceError};
 pub use program::{Builder, InProcess, Running, Service, StartError};

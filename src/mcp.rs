@@ -68,7 +68,7 @@ pub struct Server {
 
 /// An answer, and the HTTP status for transports that have one.
 #[derive(Debug)]
-pub struct Answer {
+pub struct McpAnswer {
     /// 200, 202 for messages without an answer, or an error status.
     pub status: u16,
     /// The message; `None` if the request needs no answer.
@@ -92,12 +92,12 @@ impl ProtocolError {
         ProtocolError::new(400, -32602, message)
     }
 
-    fn answer(self, id: &Value) -> Answer {
+    fn answer(self, id: &Value) -> McpAnswer {
         let mut error = json!({ "code": self.code, "message": self.message });
         if let Some(data) = self.data {
             error["data"] = data;
         }
-        Answer { status: self.status, body: Some(json!({ "jsonrpc": "2.0", "id": id, "error": error })) }
+        McpAnswer { status: self.status, body: Some(json!({ "jsonrpc": "2.0", "id": id, "error": error })) }
     }
 }
 
@@ -119,19 +119,19 @@ impl Server {
     }
 
     /// Answers a message that is longer than [`MESSAGE`], of which only the id was read.
-    pub fn too_long(&self, id: &Value) -> Answer {
+    pub fn too_long(&self, id: &Value) -> McpAnswer {
         let message = format!("the message is longer than {} MiB: it was not processed", MESSAGE >> 20);
         ProtocolError::new(413, -32700, message).answer(id)
     }
 
     /// Refuses a message because too many calls are waiting.
-    pub fn busy(&self, message: &Value) -> Answer {
+    pub fn busy(&self, message: &Value) -> McpAnswer {
         let what = "too many calls are waiting: wait for their responses";
         ProtocolError::new(503, -32000, what).answer(message.get("id").unwrap_or_default())
     }
 
     /// Answers a message. Blocks as long as a tool takes. `mirrored` is for transports that have such values.
-    pub fn answer(&self, message: &[u8], mirrored: Option<&MirroredHeaders>) -> Answer {
+    pub fn answer(&self, message: &[u8], mirrored: Option<&MirroredHeaders>) -> McpAnswer {
         match parsed(message) {
             Ok(message) => self.answer_to(&message, mirrored, &Cancellation::default()),
             Err(answer) => answer,
@@ -145,33 +145,38 @@ impl Server {
         message: &Value,
         mirrored: Option<&MirroredHeaders>,
         cancellation: &Cancellation,
-    ) -> Answer {
+    ) -> McpAnswer {
         match message.as_array() {
             Some(batch) if !batch.is_empty() => {
                 let answers = batch.iter().filter(|_| !cancellation.is_cancelled());
                 let bodies: Vec<Value> =
                     answers.filter_map(|message| self.answer_one(message, mirrored, cancellation).body).collect();
                 match bodies.is_empty() {
-                    true => Answer { status: 202, body: None },
-                    false => Answer { status: 200, body: Some(Value::Array(bodies)) },
+                    true => McpAnswer { status: 202, body: None },
+                    false => McpAnswer { status: 200, body: Some(Value::Array(bodies)) },
                 }
             }
             _ => self.answer_one(message, mirrored, cancellation),
         }
     }
 
-    fn answer_one(&self, message: &Value, mirrored: Option<&MirroredHeaders>, cancellation: &Cancellation) -> Answer {
+    fn answer_one(
+        &self,
+        message: &Value,
+        mirrored: Option<&MirroredHeaders>,
+        cancellation: &Cancellation,
+    ) -> McpAnswer {
         let id = message.get("id").cloned();
         let Some(method) = message.get("method").and_then(Value::as_str) else {
             // An answer without a request, or not a valid message.
             return match id {
                 Some(_) if message.get("result").is_some() || message.get("error").is_some() => {
-                    Answer { status: 202, body: None }
+                    McpAnswer { status: 202, body: None }
                 }
                 id => ProtocolError::new(400, -32600, "a message must have a method").answer(&id.unwrap_or_default()),
             };
         };
-        let Some(id) = id else { return Answer { status: 202, body: None } };
+        let Some(id) = id else { return McpAnswer { status: 202, body: None } };
         if !(id.is_string() || id.is_number()) {
             return ProtocolError::new(400, -32600, "an id must be a string or a number").answer(&Value::Null);
         }
@@ -187,7 +192,9 @@ impl Server {
             None => self.legacy(method, parameters, mirrored, cancellation),
         };
         match result {
-            Ok(result) => Answer { status: 200, body: Some(json!({ "jsonrpc": "2.0", "id": id, "result": result })) },
+            Ok(result) => {
+                McpAnswer { status: 200, body: Some(json!({ "jsonrpc": "2.0", "id": id, "result": result })) }
+            }
             Err(refusal) => refusal.answer(&id),
         }
     }
@@ -325,7 +332,7 @@ impl Server {
 ///
 /// # Errors
 /// Returns the answer to an invalid message.
-fn parsed(message: &[u8]) -> Result<Value, Answer> {
+fn parsed(message: &[u8]) -> Result<Value, McpAnswer> {
     serde_json::from_slice(message)
         .map_err(|error| ProtocolError::new(400, -32700, format!("not JSON: {error}")).answer(&Value::Null))
 }

@@ -1,4 +1,4 @@
-//! The program as a library: a binary with plugins of its own beside the built-in ones.
+//! The program as a library, for a binary with its own plugins in addition to the built-in ones.
 
 mod inside;
 

@@ -43,7 +43,7 @@ export class ApiError extends Error {
     this.suggestion = suggestion;
   }
 
-  /** Whether the service is unreachable or cannot answer requests. */
+  /** `true` if the service is unreachable or cannot answer requests. */
   get isGone() {
     return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504;
   }
@@ -74,7 +74,7 @@ const token = {
     try {
       sessionStorage.setItem(KEY, value);
     } catch {
-      // Without storage in the browser, the page asks for it after a reload.
+      // Without storage in the browser, the page requests the token again after a reload.
     }
   },
 };
@@ -85,7 +85,7 @@ let ask = () => Promise.reject(new ApiError(401, "this request requires the toke
 let asking = null;
 
 /**
- * Sets the function that asks for the token if the service requires one.
+ * Sets the function that requests the token from the user if the service requires one.
  * @param {(refused: boolean) => Promise<string>} how
  */
 export function onToken(how) {
@@ -122,7 +122,7 @@ async function request(method, path, body, signal) {
     }
     if (response.ok) return response;
     if (response.status !== 401) throw await refusal(response);
-    // Another request may have asked meanwhile.
+    // Another request may have requested the token in the meantime.
     if (token.get() === used) {
       asking ??= ask(used !== "").then((given) => token.set(given)).finally(() => { asking = null; });
       await asking;
@@ -150,11 +150,11 @@ export async function get(path, signal) {
   return (await request("GET", path, undefined, signal)).json();
 }
 
-/** Whether numbers can be kept as they are written. */
+/** `true` if numbers can keep their notation. */
 export const isExact = "rawJSON" in JSON;
 
 /**
- * Reads JSON without losing a digit: numbers that this language would round, or write in another way, stay as they are.
+ * Reads JSON without loss: numbers that JavaScript would round or format differently keep their notation.
  * @param {string} text
  */
 export function exact(text) {
@@ -197,7 +197,7 @@ export function socket(path) {
 }
 
 /**
- * The path of something of a pipeline.
+ * The path of a resource of a pipeline.
  * @param {string} pipeline
  * @param {string} [rest]
  * @param {Record<string, string | number | undefined>} [query]

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 
 const [SMALLEST, LARGEST] = [0.1, 3];
-/** Text much smaller than it was drawn is not read: of a large drawing the top is shown instead. */
+/** Minimum scale at which text is legible. A larger drawing is shown from its top. */
 const [READABLE, HARDLY] = [0.95, 0.6];
 
 export class Canvas {
@@ -37,12 +37,12 @@ export class Canvas {
     else this.fit();
   }
 
-  /** Fits what was drawn while there was no room to see. */
+  /** Fits a drawing that was created while the canvas was hidden. */
   fitOnce() {
     if (!this.#fitted) this.fit();
   }
 
-  /** As large as there is room for, but to be read. */
+  /** The largest scale that fits, but at least legible. */
   fit() {
     const { clientWidth, clientHeight } = this.room;
     if (!clientWidth || !clientHeight) return;
@@ -57,7 +57,7 @@ export class Canvas {
 
   /**
    * @param {number} factor
-   * @param {number} [x] what stays where it is, in the window; the middle
+   * @param {number} [x] the point of the window that keeps its position; default: the middle
    * @param {number} [y]
    */
   zoom(factor, x, y) {
@@ -81,7 +81,7 @@ export class Canvas {
     /** @type {{ id: number, x: number, y: number, left: number, top: number, moved: boolean } | null} */
     let held = null;
     room.addEventListener("pointerdown", (event) => {
-      // Fingers scroll.
+      // Touch scrolls.
       if (event.button !== 0 || event.pointerType !== "mouse") return;
       held = { id: event.pointerId, x: event.clientX, y: event.clientY, left: room.scrollLeft, top: room.scrollTop, moved: false };
     });

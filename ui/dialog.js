@@ -8,7 +8,7 @@ import { h, say, uniqueId } from "./dom.js";
  * Asks in a modal dialog. Escape returns `null`.
  * @param {string} title
  * @param {import("./dom.js").Child[]} body
- * @param {Choice[]} choices the first is what Enter in a field chooses
+ * @param {Choice[]} choices Enter in a field selects the first
  * @param {{ wide?: boolean, check?: (choice: string) => string | null | Promise<string | null> }} [how] `check` returns
  *   the error in the input; then the dialog stays open
  * @returns {Promise<string | null>}
@@ -52,8 +52,8 @@ export function question(title, body, choices, { wide = false, check } = {}) {
 }
 
 /**
- * Asks for the token of the service until one is given.
- * @param {boolean} refused whether one was given already
+ * Requests the token of the service from the user until one is entered.
+ * @param {boolean} refused `true` if the service rejected the previous token
  * @returns {Promise<string>}
  */
 export async function askToken(refused) {

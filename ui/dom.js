@@ -6,15 +6,15 @@ const SVG = "http://www.w3.org/2000/svg";
 /** @typedef {Record<string, string | number | boolean | null | undefined | ((event: any) => void)>} Attributes */
 
 /**
- * A text without the characters that turn the direction of what stands behind them, each shown by its number instead: with
- * them a name can look like another one.
+ * A text whose bidirectional control characters are replaced by their numbers. With these characters,
+ * a name can look like another one.
  * @param {string} text
  */
 export function upright(text) {
   return text.replace(/[\u202a-\u202e\u2066-\u2069]/g, (c) => `‹U+${c.charCodeAt(0).toString(16).toUpperCase()}›`);
 }
 
-/** Attributes that people read, or are read to. */
+/** Attributes whose text a person or a screen reader reads. */
 const READ = new Set(["title", "aria-label", "placeholder", "alt"]);
 
 /**
@@ -64,7 +64,7 @@ export function s(tag, attributes = {}, ...children) {
 }
 
 /**
- * Sets a text where it is another: what stays the same costs no layout.
+ * Sets a text if it differs: an unchanged text costs no layout.
  * @param {Element} element
  * @param {string} text
  */
@@ -74,7 +74,7 @@ export function say(element, text) {
 }
 
 /**
- * Sets an attribute where it is another; `null` takes it away.
+ * Sets an attribute if it differs; `null` removes it.
  * @param {Element} element
  * @param {string} name
  * @param {string | null} value

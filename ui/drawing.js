@@ -10,16 +10,16 @@ import { Rates, waits } from "./rates.js";
 /** @typedef {import("./api.js").LiveNode} LiveNode */
 /** @typedef {import("./api.js").LiveEdge} LiveEdge */
 
-/** Elements and attributes of drawings; everything else is left out. */
+/** Allowed elements and attributes of drawings; all others are removed. */
 const ELEMENTS = new Set(["svg", "g", "rect", "path", "circle", "text", "title", "defs", "marker"]);
 const ATTRIBUTES = /^(viewBox|width|height|x|y|rx|r|cx|cy|d|class|role|id|tabindex|transform|orient|refX|refY|font-size|text-anchor|marker-end|marker(Width|Height|Units)|data-[a-z]+|aria-label)$/;
 
-/** From how much of its bound a queue counts as nearly full. */
+/** Share of its bound from which a queue counts as nearly full. */
 const NEARLY = 0.75;
-/** From how much of the time a step counts as what holds the others up. */
+/** Share of time from which a node counts as the bottleneck. */
 const BUSY = 0.8;
 
-/** @param {Element} from @returns {SVGElement | null} the same, with nothing in it but what a drawing has */
+/** @param {Element} from @returns {SVGElement | null} a copy with only the allowed elements and attributes */
 function drawn(from) {
   if (!ELEMENTS.has(from.localName)) return null;
   const element = s(/** @type {"g"} */ (from.localName));
@@ -65,7 +65,7 @@ class Card {
     const flow = rates.rate(source || destination ? "rowsOut" : "rowsIn");
     const grown = rates.grown("rowsIn");
     const held = source ? 0 : waits(rates, live);
-    // A step that works on the same records for long has no rate yet.
+    // A node that works on the same records for a long time has no rate yet.
     const parts = [held ? `holds ${about(held)}` : rate(flow)];
     if (!held && this.node.condition && rowsIn > 0 && flow !== null) parts[0] = `${percent(selected / rowsIn)} of ${rate(flow)}`;
     const worked = this.node.condition ? rates.grown("selected") : grown;
@@ -82,7 +82,7 @@ class Card {
     flag(this.element, "stalled", !!stalled);
     // A run can fail without a failed record.
     const ended = all.status.word !== "running" && all.status.word !== "idle" && !!all.status.error && all.status.where === live.id
-      // Of several with the same id, the one that has an error.
+      // If several nodes have the same id, choose the one that has an error.
       && (!!live.lastError || all.nodes.every(({ node, id }) => node === live.node || id !== live.id));
     flag(this.element, "failing", failed > 0 || ended);
     flag(this.element, "hot", busy >= BUSY);
@@ -91,7 +91,7 @@ class Card {
     this.#mark(trouble);
   }
 
-  /** @param {string} text above the corner of the card; empty takes it away */
+  /** @param {string} text above the corner of the card; empty removes it */
   #mark(text) {
     if (!text) {
       this.#badge?.remove();
@@ -114,7 +114,7 @@ class Card {
 }
 
 /** An edge of the drawing: its width shows the rate, and its pattern shows whether its queue is full. */
-class Way {
+class EdgeLine {
   #rates = new Rates();
 
   /** @param {SVGElement | null} line @param {SVGElement | null} place */
@@ -149,7 +149,7 @@ class Way {
 export class Drawing {
   /** @type {Map<number, Card>} */
   #cards = new Map();
-  /** @type {Map<string, Way>} */
+  /** @type {Map<string, EdgeLine>} */
   #ways = new Map();
   /** @type {SVGSVGElement} */
   element;
@@ -157,7 +157,7 @@ export class Drawing {
   /**
    * @param {string} svg
    * @param {Plan} plan
-   * @param {(node: PlanNode) => void} open when a node is chosen
+   * @param {(node: PlanNode) => void} open called when the user selects a node
    */
   constructor(svg, plan, open) {
     const parsed = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
@@ -175,9 +175,9 @@ export class Drawing {
       if (port === "failed") continue;
       const line = /** @type {SVGElement | null} */ (figure.querySelector(`path${ends(from, to)}`));
       const place = /** @type {SVGElement | null} */ (figure.querySelector(`.flow${ends(from, to)}`));
-      this.#ways.set(`${from} ${to}`, new Way(line, place));
+      this.#ways.set(`${from} ${to}`, new EdgeLine(line, place));
     }
-    // One of them is reached by Tab, the others from it by the arrows.
+    // Tab reaches one node, the arrow keys reach the others from there.
     [...this.#cards.values()].forEach((card, i) => mark(card.element, "tabindex", i === 0 ? "0" : "-1"));
     /** @param {Event} event */
     const of = (event) => {
@@ -233,7 +233,7 @@ export class Drawing {
   }
 
   /**
-   * The nearest node in a direction: what lies straight ahead before what lies aside.
+   * The nearest node in a direction. Nodes straight ahead come before nodes to the side.
    * @param {Card} card
    * @param {string} key
    */

@@ -22,12 +22,12 @@ function short(number) {
   return whole.format(number);
 }
 
-/** @param {number | null | undefined} number a count, to the last one */
+/** @param {number | null | undefined} number an exact count */
 export function count(number) {
   return number === null || number === undefined ? NONE : whole.format(number);
 }
 
-/** @param {number | null | undefined} number a count where there is little room */
+/** @param {number | null | undefined} number a count, in few characters */
 export function about(number) {
   return number === null || number === undefined ? NONE : short(number);
 }
@@ -68,7 +68,7 @@ export function percent(part) {
   if (part === null || part === undefined || !Number.isFinite(part)) return NONE;
   const of100 = part * 100;
   if (of100 > 0 && of100 < 0.1) return "< 0.1 %";
-  // Never rounded to all or nothing where it is neither.
+  // Only 0 and 1 are shown as 0 % and 100 %.
   if (of100 > 99.9 && of100 < 100) return "> 99.9 %";
   return `${of100 < 10 && of100 > 0 ? of100.toFixed(1) : whole.format(Math.min(of100, part < 1 ? 99 : Infinity))} %`;
 }
@@ -78,7 +78,7 @@ export function clock(time) {
   return time ? clockFormat.format(new Date(time)) : NONE;
 }
 
-/** @param {string | null | undefined} time RFC 3339; the day too where it is another */
+/** @param {string | null | undefined} time RFC 3339; with the day if it is not today */
 export function moment(time) {
   if (!time) return NONE;
   const at = new Date(time);
@@ -111,7 +111,7 @@ export function cut(text, most) {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
-/** @param {import("./api.js").Backlog | null} [left] what is left to read, in the unit that says most */
+/** @param {import("./api.js").Backlog | null} [left] the backlog, in its most precise unit */
 export function amount(left) {
   if (left?.records !== undefined) return left.records === 0 ? "none" : plural(left.records, "record");
   if (left?.objects !== undefined) return left.objects === 0 ? "none" : plural(left.objects, "object");
@@ -119,7 +119,7 @@ export function amount(left) {
   return NONE;
 }
 
-/** @param {import("./api.js").Backlog | null} [left] the same, and the age of what is next */
+/** @param {import("./api.js").Backlog | null} [left] the backlog, and the age of the next record */
 export function backlog(left) {
   return left?.ageSeconds ? `${amount(left)} · ${duration(left.ageSeconds)}` : amount(left);
 }

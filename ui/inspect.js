@@ -1,4 +1,4 @@
-// The records that go by at a place of the graph, as they go by.
+// The live records at a node of the graph.
 
 import { exact, of, socket } from "./api.js";
 import { Rows, h, say, uniqueId } from "./dom.js";
@@ -6,9 +6,9 @@ import { clock, count, plural } from "./format.js";
 import { recordView, summary } from "./record.js";
 import { isLive } from "./status.js";
 
-/** Records that are kept on the page. */
+/** Maximum number of records on the page. */
 const KEPT = 50;
-/** How often they are shown, and how many of those that came meanwhile. */
+/** Interval of updates, and the maximum number of new records per update. */
 const [TICK, AT_ONCE] = [300, 12];
 const [FIRST_WAIT, LONGEST_WAIT] = [1000, 15_000];
 

@@ -1,4 +1,4 @@
-// Dead letters: what failed, where and why; to be read, changed, sent again, or thrown away.
+// Dead letters: failed records with the reason. The user can read, edit, replay or delete them.
 
 import { ApiError, exact, get, getText, isExact, of, post, text } from "./api.js";
 import { question, tell } from "./dialog.js";
@@ -62,7 +62,7 @@ export class Letters {
     this.load();
   }
 
-  /** @param {number} failed how many letters the run wrote: when that changes, there is something new */
+  /** @param {number} failed number of dead letters that the run wrote: when it changes, there are new ones */
   update(failed) {
     if (this.#known >= 0 && failed !== this.#known) this.load();
     this.#known = failed;
@@ -94,7 +94,7 @@ export class Letters {
     }
   }
 
-  /** @param {string | null} asked the number of the letter that is shown whole, as the address has it */
+  /** @param {string | null} asked the number in the address: this dead letter is shown in full */
   async open(asked) {
     const number = asked !== null && /^\d+$/.test(asked) && Number.isSafeInteger(Number(asked)) ? Number(asked) : null;
     this.#open = number;
@@ -162,7 +162,7 @@ export class Letters {
       h("h3", {}, "The record when it failed"), record ? recordView(record) : h("p", { class: "hint" }, "The record was not stored."));
   }
 
-  /** @param {number[]} [numbers] one letter; else those that are chosen, else all */
+  /** @param {number[]} [numbers] one dead letter; default: the selected ones, otherwise all */
   #which(numbers) {
     if (numbers) return { numbers };
     return this.#chosen.size ? { numbers: [...this.#chosen] } : { all: true };
@@ -237,7 +237,7 @@ export class Letters {
   }
 }
 
-/** The choice where a replayed record enters the pipeline. */
+/** The selection of the node at which a replayed record enters the pipeline. */
 function choiceOfStart() {
   const name = uniqueId();
   const [step, start] = ["step", "start"].map((value) => h("input", { type: "radio", name, value, checked: value === "step" }));

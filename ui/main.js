@@ -29,7 +29,7 @@ function place() {
   return { parts, query: new URLSearchParams(query) };
 }
 
-// ---- light -----------------------------------------------------------------------------------
+// ---- theme -----------------------------------------------------------------------------------
 
 function kept() {
   try {
@@ -46,7 +46,7 @@ function light(theme) {
   try {
     localStorage.setItem(THEME, theme);
   } catch {
-    // Without storage in the browser, it lasts as long as the page.
+    // Without storage in the browser, the theme is kept until the page closes.
   }
 }
 
@@ -72,7 +72,7 @@ function showConnection() {
   const draw = () => {
     const left = Math.max(0, Math.ceil((connection.next - Date.now()) / 1000));
     const last = connection.answered ? ` The data is from ${clock(new Date(connection.answered).toISOString())}.` : "";
-    // Only the first words are read out, not every second.
+    // A screen reader announces only the first words, not each update.
     say(lostText, `${connection.lost.charAt(0).toUpperCase()}${connection.lost.slice(1)}.${last}`);
     mark(lost, "data-next", left > 0 ? `Next attempt in ${duration(left)}` : "Connecting …");
   };
@@ -80,7 +80,7 @@ function showConnection() {
   countdown = setInterval(draw, 1000);
 }
 
-// ---- where one is ----------------------------------------------------------------------------
+// ---- navigation ------------------------------------------------------------------------------
 
 /** @typedef {Overview | PipelinePage} View */
 /** @type {{ key: string, view: View, stop: AbortController } | null} */
@@ -127,5 +127,5 @@ connection.addEventListener("change", showConnection);
 addEventListener("hashchange", go);
 go();
 get("/info").then(({ version: known }) => say(version, known), () => {
-  // It is not worth a message.
+  // This failure needs no message.
 });

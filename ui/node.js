@@ -9,7 +9,7 @@ import { Rates, waits } from "./rates.js";
 /** @typedef {import("./api.js").Plan} Plan */
 /** @typedef {import("./api.js").PlanNode} PlanNode */
 
-/** Figures of each kind of node: a name, and the value from its counters. */
+/** Key figures of each kind of node: a name, and the value from its counters. */
 /** @typedef {[string, (rates: Rates, live: import("./api.js").LiveNode, node: PlanNode) => string]} Figure */
 
 /** @type {Record<string, Figure[]>} */
@@ -61,7 +61,7 @@ export class NodePanel {
    * @param {string} pipeline
    * @param {Plan} plan
    * @param {PlanNode} node
-   * @param {string} back where the panel is closed
+   * @param {string} back the address when the panel is closed
    */
   constructor(pipeline, plan, node, back) {
     this.node = node;

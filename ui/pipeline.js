@@ -99,7 +99,7 @@ export class PipelinePage {
     this.about = h("p", { class: "hint about" });
     this.since = h("span", { class: "hint" });
     this.cause = h("p", { class: "trouble" });
-    // Read aloud when the word changes, not with every second of the cause.
+    // A screen reader announces a change of the word, not each update of the cause.
     mark(this.#chip.element, "role", "status");
     this.start = h("button", { type: "button", class: "main", click: () => this.#start() }, "Start");
     this.stop = h("button", { type: "button", click: () => this.#stop() }, "Stop …");
@@ -126,7 +126,7 @@ export class PipelinePage {
       const name = config?.name && config.name !== this.id ? config.name : "";
       say(this.about, [name, config?.description].filter(Boolean).join(": "));
     } catch {
-      // The numbers say what is wrong.
+      // The numbers show the problem.
     }
   }
 
@@ -203,7 +203,7 @@ export class PipelinePage {
       this.#panel = null;
       this.#showNode();
     } catch (error) {
-      // It may exist soon: its plugins are being loaded, or its file is being fixed.
+      // The pipeline may appear soon: its plugins are still loading, or its file is being corrected.
       setTimeout(() => { this.#loaded = -1; }, 5000);
       this.#canvas.room.replaceChildren(h("div", { class: "empty" }, h("h2", {}, "The graph cannot be drawn"), h("p", {}, text(error))));
     }

@@ -6,21 +6,21 @@ const PERIOD = 1000;
 const LONGEST_WAIT = 15_000;
 
 /**
- * Whether the service answers. `change` is fired when that changes, and when another try is waited for.
+ * State of the connection to the service. Fires `change` when the state changes, and when a retry is scheduled.
  */
 export const connection = Object.assign(new EventTarget(), {
-  /** When it answered last, in milliseconds; 0 = never. */
+  /** Time of the last answer in milliseconds; 0 = never. */
   answered: 0,
-  /** Why it cannot be asked; empty = it can. */
+  /** Reason why the service is unreachable; empty = it is reachable. */
   lost: "",
-  /** When it is tried again, in milliseconds. */
+  /** Time of the next attempt in milliseconds. */
   next: 0,
 });
 
 /** @type {(() => void) | null} */
 let wake = null;
 
-/** Asks now, whatever was waited for. */
+/** Sends a request immediately instead of waiting for the next attempt. */
 export function tryNow() {
   wake?.();
 }
@@ -55,10 +55,10 @@ function pause(milliseconds, signal) {
 }
 
 /**
- * Reads a path every second until the signal says stop. Only one at a time may be read this way.
+ * Reads a path every second until the signal aborts. Only one path can be read this way at a time.
  * @param {string} path
  * @param {(answer: any) => void} take
- * @param {(error: ApiError) => void} refuse the service is there, but says no
+ * @param {(error: ApiError) => void} refuse called if the service answers with an error
  * @param {AbortSignal} signal
  */
 export async function poll(path, take, refuse, signal) {

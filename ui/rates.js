@@ -1,8 +1,8 @@
 // Computes rates from counters that are polled.
 
-/** Over how long a rate is taken: long enough to be read, short enough to see a change. */
+/** Time window of a rate: long enough to be legible, short enough to show a change. */
 const WINDOW = 5000;
-/** How many rates are kept to be drawn. */
+/** Number of rates that are kept for the chart. */
 const HISTORY = 60;
 
 /** @typedef {{ at: number, counters: Record<string, number> }} Sample */
@@ -41,13 +41,13 @@ export class Rates {
       if (this.history.length > HISTORY) this.history.shift();
     }
     this.#samples.push({ at: time, counters });
-    // One sample is kept from before the window, so that it is covered whole.
+    // One sample from before the window is kept, so that the samples cover the whole window.
     while (this.#samples.length > 2 && time - (this.#samples[1]?.at ?? time) >= WINDOW) this.#samples.shift();
   }
 
   /**
    * @param {string} name
-   * @returns {number} by how much the counter grew in the window
+   * @returns {number} growth of the counter in the window
    */
   grown(name) {
     const [first, last] = [this.#samples[0], this.#samples.at(-1)];
@@ -56,14 +56,14 @@ export class Rates {
 
   /**
    * @param {string} name
-   * @returns {number | null} a second; `null` before there are two samples
+   * @returns {number | null} rate per second; `null` with fewer than two samples
    */
   rate(name) {
     const [first, last] = [this.#samples[0], this.#samples.at(-1)];
     return first && last && last.at > first.at ? (this.grown(name) * 1000) / (last.at - first.at) : null;
   }
 
-  /** What was read last of a counter. @param {string} name */
+  /** The last value of a counter. @param {string} name */
   last(name) {
     return this.#samples.at(-1)?.counters[name] ?? null;
   }
@@ -72,7 +72,7 @@ export class Rates {
 /**
  * @param {Rates} rates of `rowsOut`, among others
  * @param {{ held?: number }} live
- * @returns {number} how many records are in a step from which none came lately; 0 where some came
+ * @returns {number} number of records in a node without recent output; 0 if it has output
  */
 export function waits(rates, live) {
   return rates.rate("rowsOut") === 0 ? live.held ?? 0 : 0;

@@ -5,7 +5,7 @@ import { copy, h } from "./dom.js";
 import { bytes, cut } from "./format.js";
 
 /**
- * Data is a map where it is structured, and base64 where it is raw.
+ * Structured data is a map, raw data is base64.
  * @typedef {string | Record<string, unknown> | null | undefined} Data
  * @typedef {{ position?: string, operation?: string, metadata?: Record<string, string>, key?: Data,
  *   payload?: { before?: Data, after?: Data } | null }} RecordJson
@@ -14,7 +14,7 @@ import { bytes, cut } from "./format.js";
 /** Maximum number of characters of one part on the page; all of it can be copied. */
 const SHOWN = 64 << 10;
 
-/** @param {string} base64 @returns {string | null} the text in it; `null` where it is none */
+/** @param {string} base64 @returns {string | null} the text in it; `null` if it is not text */
 function asText(base64) {
   try {
     const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
@@ -39,7 +39,7 @@ function readable(data) {
   if (data === null || data === undefined) return { form: "none", text: "" };
   if (typeof data !== "string") return { form: "structured", text: JSON.stringify(data, null, 2) };
   const text = asText(data);
-  // A text of control characters is none.
+  // Control characters are not text.
   return text === null || /[\0-\x08\x0e-\x1f]/.test(text) ? { form: "bytes", text: data } : { form: "text", text };
 }
 
@@ -58,7 +58,7 @@ export function summary(record) {
 }
 
 /**
- * Everything of a record.
+ * All parts of a record.
  * @param {RecordJson} record
  */
 export function recordView(record) {
@@ -87,9 +87,9 @@ export function recordView(record) {
 }
 
 /**
- * Fields to change a record in. Raw text is changed as text.
+ * Input fields for editing a record. Raw text is edited as text.
  * @param {RecordJson} record
- * @returns {{ element: HTMLElement, read: () => RecordJson }} `read` throws where a field is not what it must be
+ * @returns {{ element: HTMLElement, read: () => RecordJson }} `read` throws if a field is not valid
  */
 export function recordEditor(record) {
   const element = h("div", { class: "editor" });

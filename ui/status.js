@@ -34,7 +34,7 @@ export function urgency(word) {
   return URGENCY.indexOf(word === "idle" ? "running" : word);
 }
 
-/** @param {Status} status whether it can be stopped */
+/** @param {Status} status @returns {boolean} `true` if the pipeline can be stopped */
 export function isLive(status) {
   return ["starting", "running", "idle", "recovering"].includes(status.word);
 }

@@ -1,4 +1,16 @@
 //! The global allocator of the binaries, configured to return free memory soon.
+//!
+//! A binary declares the allocator and configures it at the start of `main`:
+//!
+//! ```
+//! #[global_allocator]
+//! static ALLOCATOR: anabranch_allocator::Allocator = anabranch_allocator::Allocator;
+//!
+//! fn main() {
+//!     anabranch_allocator::settle();
+//!     assert_eq!(vec![1; 1000].len(), 1000);
+//! }
+//! ```
 
 use std::ffi::{c_int, c_long};
 

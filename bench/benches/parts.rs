@@ -175,7 +175,7 @@ fn reader(runtime: &Runtime) -> Box<dyn Reader> {
         pipeline: "parts".into(),
         node: "src".into(),
         log: services.log,
-        memo: services.memo,
+        result_cache: services.result_cache,
         active: services.active,
         schemas: services.schemas,
         network: Default::default(),

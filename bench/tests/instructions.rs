@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anabranch_graph::config::{self, Variables};
-use anabranch_graph::exec::{self, Ending, Look, RunOptions, Taps};
+use anabranch_graph::exec::{self, Ending, InspectionParameters, RunOptions, Taps};
 use anabranch_graph::plan::{self, CompileOptions};
 use anabranch_graph::testing::services;
 use anabranch_plugin::diagnostic::Files;
@@ -343,7 +343,7 @@ fn run(name: &str, pipeline: &str, line: &str, records: u64, directory: &Path) {
         .build()
         .unwrap();
     let taps = Arc::new(Taps::default());
-    let look = Look { places: exec::places(&compiled.stages), condition: None, per_second: 100 };
+    let look = InspectionParameters { places: exec::places(&compiled.stages), condition: None, per_second: 100 };
     let inspection = (name == INSPECTED).then(|| taps.inspect(look));
     let traced = Arc::new(Spans::default());
     let share = Share::new(0.01).filter(|_| name == TRACED);

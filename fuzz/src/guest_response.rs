@@ -1,7 +1,7 @@
 //! Responses of a guest, and the records decoded from them.
 
 use anabranch_ops_opencdc::specification::parameters;
-use anabranch_ops_opencdc::wire::{CommandResponse, Outcome, Response};
+use anabranch_ops_opencdc::wire::{CommandResponse, RecordOutcome, Response};
 use anabranch_record::protobuf::decode_record;
 use bytes::Bytes;
 use prost::Message as _;
@@ -18,11 +18,11 @@ pub(crate) fn check(input: &[u8]) {
         Some(Response::Process(processed)) => {
             for result in processed.records {
                 match result.outcome {
-                    Some(Outcome::Single(record)) => drop(decode_record(&record)),
-                    Some(Outcome::Multi(records)) => {
+                    Some(RecordOutcome::Single(record)) => drop(decode_record(&record)),
+                    Some(RecordOutcome::Multi(records)) => {
                         records.records.iter().for_each(|record| drop(decode_record(record)))
                     }
-                    Some(Outcome::Filter(_) | Outcome::Error(_)) | None => {}
+                    Some(RecordOutcome::Filter(_) | RecordOutcome::Error(_)) | None => {}
                 }
             }
         }

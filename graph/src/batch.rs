@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 pub use lineage::{Alarm, Lineage};
 pub use strips::Strips;
-pub(crate) use unfold::{Part, Unfolding};
+pub(crate) use unfold::{BatchPart, Unfolding};
 
 use anabranch_plugin::operator::{Decision, arrange};
 use anabranch_record::Record;
@@ -24,7 +24,7 @@ pub const STRIP_ROWS: usize = 128;
 pub const STRIP_BYTES: usize = 256 << 10;
 
 /// Function that tops up the credit of a run that is too small to divide.
-pub type Lend<'a> = &'a mut dyn FnMut(&mut Run) -> Result<(), Overdrawn>;
+pub type TopUp<'a> = &'a mut dyn FnMut(&mut Run) -> Result<(), Overdrawn>;
 
 /// Records in flight, together with the obligation to settle them.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct Batch {
 
 /// Rows that failed, each with its reason.
 #[derive(Debug)]
-pub struct Failed {
+pub struct FailedRows {
     /// The records as they were before the failed processor.
     pub batch: Batch,
     /// One fault per row.
@@ -51,7 +51,7 @@ pub struct Leftover {
     /// Filtered rows.
     pub filtered: Lineage,
     /// Failed rows.
-    pub failed: Failed,
+    pub failed: FailedRows,
     /// Number of rows added by splitting.
     pub born: usize,
 }
@@ -60,7 +60,7 @@ impl Leftover {
     /// Creates an empty value.
     pub fn new(alarm: &Arc<Alarm>) -> Self {
         let batch = Batch { records: Vec::new(), lineage: Lineage::none(alarm), bytes: 0, counted: 0 };
-        Leftover { filtered: Lineage::none(alarm), failed: Failed { batch, faults: Vec::new() }, born: 0 }
+        Leftover { filtered: Lineage::none(alarm), failed: FailedRows { batch, faults: Vec::new() }, born: 0 }
     }
 
     /// Returns `true` if no rows were removed or added.
@@ -194,7 +194,7 @@ impl Batch {
     ///
     /// # Errors
     /// Credit could not be lent.
-    pub fn fan_out(mut self, n: usize, lend: Lend<'_>) -> Result<SmallVec<[Batch; 2]>, Overdrawn> {
+    pub fn fan_out(mut self, n: usize, lend: TopUp<'_>) -> Result<SmallVec<[Batch; 2]>, Overdrawn> {
         let others = self.lineage.divide(n, lend)?;
         let mut copies: SmallVec<[Batch; 2]> = others
             .into_iter()
@@ -213,7 +213,7 @@ impl Batch {
         &mut self,
         decisions: &mut Vec<(usize, Decision)>,
         left: &mut Leftover,
-        lend: Lend<'_>,
+        lend: TopUp<'_>,
     ) -> Result<(), Overdrawn> {
         if decisions.is_empty() {
             return Ok(());
@@ -257,7 +257,7 @@ impl Batch {
                     left.born += new.len() - 1;
                     self.bytes = self.bytes.saturating_sub(each) + new.iter().map(Record::weight).sum::<usize>();
                     feed.split_to(new.len(), &mut lineage, lend)?;
-                    // Every piece keeps the position of its row, whatever position the operator gave it.
+                    // Every piece keeps the position of its row, regardless of the position that the operator set.
                     let position = record.position();
                     kept.extend(new.into_iter().map(|piece| {
                         match piece.position() == position || mutant!(PiecesGoAstray) {

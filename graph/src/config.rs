@@ -26,7 +26,7 @@ pub mod yaml;
 mod tests;
 
 pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load, value_of};
-pub use reread::Unreadable;
+pub use reread::UnreadableFile;
 pub use schema::json_schema;
 pub use settings::{SCRIPT_PATH, bare_name};
 

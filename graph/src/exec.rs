@@ -61,8 +61,10 @@ use tokio::task::JoinHandle;
 pub use activity::{Activity, STATE_STORE};
 pub use ambient::pipeline as current_pipeline;
 pub use backlog::SourceBacklog;
-pub use progress::{LaneCount, LastError, Left, NodeCount, Progress, QueueCount, StageCount, Totals, Unread};
-pub use tap::{Inspection, Look, NodeRole, Side, TapPoint, TappedRecord, Taps, Unjudged, places};
+pub use progress::{
+    LaneCount, LastError, NodeCount, Progress, QueueCount, StageCount, Totals, UnfinishedSource, UnreadSource,
+};
+pub use tap::{Inspection, InspectionParameters, NodeRole, Side, TapPoint, TappedRecord, Taps, Unjudged, places};
 pub use trial::{Trial, try_out};
 
 use anabranch_plugin::host::{LogSink, Network};
@@ -87,7 +89,7 @@ pub struct Services {
     /// Log of operators and destinations.
     pub log: Arc<dyn LogSink>,
     /// State that operators keep across runs.
-    pub memo: Arc<dyn ResultCache>,
+    pub result_cache: Arc<dyn ResultCache>,
     /// Settings with which connectors were last active.
     pub active: Arc<dyn ActiveSettings>,
     /// Registry of the schemas of keys and payloads.

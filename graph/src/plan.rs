@@ -33,11 +33,11 @@ use petgraph::stable_graph::NodeIndex;
 
 use crate::config::PipelineConfig;
 
-pub use fuse::{Cut, CutReason};
+pub use fuse::{CutReason, StageBoundary};
 pub use graph::PlanGraph;
-pub use locate::Located;
+pub use locate::LocatedTemplates;
 pub use measure::{Measured, StepCount};
-pub use observe::{Doubtful, Observer};
+pub use observe::{Observer, ProbableMistake};
 pub use stage::{Limits, StagePlan};
 
 /// Options for compiling a pipeline.
@@ -63,7 +63,7 @@ pub struct Compiled {
     /// The plan that the executor runs.
     pub stages: Arc<StagePlan>,
     /// Reasons why adjacent stages are separate: one entry per wire, in the order of [`StagePlan::wires`].
-    pub cuts: Vec<Cut>,
+    pub cuts: Vec<StageBoundary>,
     /// Nodes of `rewritten` in each stage, in order.
     pub members: Vec<Vec<NodeIndex>>,
     /// Warnings about the pipeline.

@@ -4,7 +4,7 @@ pub mod decode;
 pub mod encode;
 
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::{Content, Flow, Kinds, Since, Type};
+use anabranch_plugin::flow::{Content, Flow, Kinds, ShapeOrigin, Type};
 use anabranch_plugin::parameters::Argument;
 use anabranch_record::fault::Fault;
 use anabranch_record::reference::{Part, Reference, Target};
@@ -34,7 +34,7 @@ fn flow(flow: &mut Flow, field: &Reference, takes: Kinds, makes: Kinds, content:
         Target::Entry(_) => {}
         _ => {
             let same = content.is_none() || found.ty.content == content;
-            let since = if same { found.ty.since_if(makes) } else { Since::default() };
+            let since = if same { found.ty.since_if(makes) } else { ShapeOrigin::default() };
             flow.replace("field", field, Type { since, content, ..Type::of(makes) });
         }
     }

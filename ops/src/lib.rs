@@ -1,4 +1,14 @@
 //! The built-in sources, processors and destinations of Anabranch that need no heavy dependency.
+//!
+//! Each plugin has a file, which declares its parameters and its effect on the shape of records.
+//!
+//! ```
+//! let mut registry = anabranch_plugin::registry::Registry::new();
+//! anabranch_ops::register(&mut registry);
+//! assert!(registry.source("generator").is_ok());
+//! assert!(registry.operator("field.set").is_ok());
+//! assert!(registry.destination("file").is_ok());
+//! ```
 
 mod arena;
 pub mod base64;

@@ -1,4 +1,4 @@
-//! The simulated sources, destinations and store. They act on the world as the scenario says.
+//! The simulated sources, destinations and store, whose behaviour the scenario determines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 
 use crate::record::{copy, number, record};
-use crate::scenario::{Sink, Takes, Upstream, WriteRetry, hits, mix};
+use crate::scenario::{AcceptedDurability, Sink, Upstream, WriteRetry, hits, mix};
 use crate::transaction::{self, KnownMarks};
 use crate::world::{World, first, position};
 
@@ -64,7 +64,7 @@ impl Source for SimSource {
         let mut state = self.world.lock();
         let mut lanes = Vec::new();
         for (i, lane) in state.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.source == self.index) {
-            // The source resumes only where the engine says.
+            // The source resumes only from the position that the engine sets.
             lane.next = resume.get(&lane.id.partition).map_or(0, |mark| lane.rows_upto(mark).unwrap_or(0));
             lane.acked = lane.next;
             lanes.push(i);
@@ -166,7 +166,7 @@ impl SimReader {
         self.reads += 1;
         let mut state = world.lock();
         if let Some((lane, back)) = self.away.iter_mut().find(|(_, back)| back.is_some_and(|back| back <= self.reads)) {
-            // The lane stays revoked until the engine says where it resumes.
+            // The lane stays revoked until the engine sets the position to resume from.
             *back = None;
             return Some(Read::Assigned(state.returns(*lane)));
         }
@@ -288,7 +288,7 @@ struct SimWriter {
     sink: SimDestination,
     /// The outcome of a call was unknown.
     unknown: bool,
-    /// The marks of a transactional destination that this writer knows.
+    /// The stored marks of a transactional destination, as this writer last read or wrote them.
     known: KnownMarks,
 }
 
@@ -352,10 +352,10 @@ impl Writer for SimWriter {
             return Err(refusal());
         }
         let delivered = |row: usize| match spec.takes {
-            Takes::Durable => Delivered::Durable,
-            Takes::Accepted => Delivered::Accepted,
-            Takes::Mixed if mix(call, row as u64).is_multiple_of(2) => Delivered::Durable,
-            Takes::Mixed => Delivered::Accepted,
+            AcceptedDurability::Durable => Delivered::Durable,
+            AcceptedDurability::Accepted => Delivered::Accepted,
+            AcceptedDurability::Mixed if mix(call, row as u64).is_multiple_of(2) => Delivered::Durable,
+            AcceptedDurability::Mixed => Delivered::Accepted,
         };
         if troubled && hits(spec.salt ^ 2, call, spec.fails) {
             if spec.ambiguous {

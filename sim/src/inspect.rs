@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anabranch_graph::exec::{Inspection, Look, TapPoint, Taps, places};
+use anabranch_graph::exec::{Inspection, InspectionParameters, TapPoint, Taps, places};
 use anabranch_graph::plan::StagePlan;
 use anabranch_plugin::trace::{Share, Span, SpanContext, SpanId, SpanKind, SpanSink, Tracing};
 use anabranch_template::condition::CompiledCondition;
@@ -124,7 +124,7 @@ impl Inspections {
         }
     }
 
-    fn look(&self, random: u64) -> Look {
+    fn look(&self, random: u64) -> InspectionParameters {
         let number = random as usize % 3;
         let some = (0..=number as u64).map(|i| self.places[mix(random, i) as usize % self.places.len()].clone());
         let condition = match (random >> 4) % 5 {
@@ -133,7 +133,7 @@ impl Inspections {
             2 => Some("{{ .Payload.After.nothing.there }}".to_owned()),
             _ => None,
         };
-        Look {
+        InspectionParameters {
             places: some.collect(),
             condition: condition.and_then(|text| CompiledCondition::compile(&text).ok()).map(Arc::new),
             per_second: [1, 100, 10_000, 1_000_000][(random >> 8) as usize % 4],

@@ -14,6 +14,17 @@
 //! * dead letters have the same name in every run;
 //! * the counters add up;
 //! * everything that can make progress does: nothing stalls.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use anabranch_sim::run::simulate;
+//! use anabranch_sim::scenario::Scenario;
+//!
+//! anabranch_sim::hush();
+//! let scenario = Arc::new(Scenario::generate(7));
+//! assert!(simulate(&scenario, false).is_ok(), "a guarantee is broken:\n{scenario}");
+//! ```
 
 mod codes;
 pub mod ends;

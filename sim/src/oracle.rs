@@ -1,6 +1,6 @@
 //! The required outcome of a row, computed one record at a time, without batches, credit or time.
 
-use crate::scenario::{Execution, Processor, ProcessorAction, Scenario, When, hits, mix};
+use crate::scenario::{AppliesTo, Execution, ProcessorAction, Scenario, ScenarioProcessor, hits, mix};
 
 /// The part of a record that the simulation looks at. Its id encodes all changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,27 +27,27 @@ pub enum ProcessorOutput {
 
 /// The required outcome of a record.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fate {
+pub enum RequiredOutcome {
     /// It is delivered to a destination and durable there.
     Delivered(usize, u64),
     /// A dead letter exists, from this node and for this record; `Some` = the record had reached this destination.
     Letter(String, u64, Option<usize>),
-    /// Nothing is left of it.
+    /// The record has no output.
     Filtered,
     /// All of these outcomes.
-    All(Vec<Fate>),
+    All(Vec<RequiredOutcome>),
     /// One of these outcomes.
-    Either(Box<[Fate; 2]>),
+    Either(Box<[RequiredOutcome; 2]>),
 }
 
-impl Processor {
+impl ScenarioProcessor {
     /// Returns `true` if the processor is applied to the record; `None` if the condition fails.
     pub fn holds(&self, copy: Copy) -> Option<bool> {
         match self.when {
-            When::Always => Some(true),
-            When::Never => Some(false),
-            When::Is(mark) => Some(copy.mark == mark),
-            When::Text => [Some(false), Some(true), None][usize::from(copy.mark.min(2))],
+            AppliesTo::Always => Some(true),
+            AppliesTo::Never => Some(false),
+            AppliesTo::Is(mark) => Some(copy.mark == mark),
+            AppliesTo::Text => [Some(false), Some(true), None][usize::from(copy.mark.min(2))],
         }
     }
 
@@ -78,7 +78,7 @@ impl Processor {
 }
 
 /// Returns the required outcome of a row of a source.
-pub fn fate(scenario: &Scenario, source: usize, row: Copy) -> Fate {
+pub fn fate(scenario: &Scenario, source: usize, row: Copy) -> RequiredOutcome {
     let own = named(&format!("s{source}:p"), &scenario.sources[source].processors);
     let processors: Vec<_> = own.into_iter().chain(named("p", &scenario.processors)).collect();
     through(&processors, row, &|copy| {
@@ -88,33 +88,37 @@ pub fn fate(scenario: &Scenario, source: usize, row: Copy) -> Fate {
                 copy.id,
                 sink.refuses,
             ) {
-                true => Fate::Letter(format!("d{i}"), copy.id, Some(i)),
-                false => Fate::Delivered(i, copy.id),
+                true => RequiredOutcome::Letter(format!("d{i}"), copy.id, Some(i)),
+                false => RequiredOutcome::Delivered(i, copy.id),
             })
         };
-        Fate::All(scenario.sinks.iter().enumerate().map(deliver).collect())
+        RequiredOutcome::All(scenario.sinks.iter().enumerate().map(deliver).collect())
     })
 }
 
-fn named<'a>(prefix: &str, processors: &'a [Processor]) -> Vec<(String, &'a Processor)> {
+fn named<'a>(prefix: &str, processors: &'a [ScenarioProcessor]) -> Vec<(String, &'a ScenarioProcessor)> {
     processors.iter().enumerate().map(|(i, processor)| (format!("{prefix}{i}"), processor)).collect()
 }
 
-fn through(processors: &[(String, &Processor)], copy: Copy, then: &dyn Fn(Copy) -> Fate) -> Fate {
+fn through(
+    processors: &[(String, &ScenarioProcessor)],
+    copy: Copy,
+    then: &dyn Fn(Copy) -> RequiredOutcome,
+) -> RequiredOutcome {
     let Some(((node, processor), rest)) = processors.split_first() else { return then(copy) };
-    let letter = || Fate::Letter(node.clone(), copy.id, None);
+    let letter = || RequiredOutcome::Letter(node.clone(), copy.id, None);
     let go_on = |copy| through(rest, copy, then);
     if processor.holds(copy) == Some(false) {
         return go_on(copy);
     }
     let (may_panic, after) = match processor.holds(copy).map(|_| processor.apply(copy)) {
         None | Some(ProcessorOutput::Fail) => return letter(),
-        Some(ProcessorOutput::Filter) => (false, Fate::Filtered),
+        Some(ProcessorOutput::Filter) => (false, RequiredOutcome::Filtered),
         Some(ProcessorOutput::Keep(copy)) => (false, go_on(copy)),
-        Some(ProcessorOutput::Pieces(pieces)) => (false, Fate::All(pieces.into_iter().map(go_on).collect())),
+        Some(ProcessorOutput::Pieces(pieces)) => (false, RequiredOutcome::All(pieces.into_iter().map(go_on).collect())),
         Some(ProcessorOutput::Panic) => (true, go_on(processor.unharmed(copy))),
     };
     // An asynchronous or isolated call that panics fails other rows too.
     let takes_others = processor.action == ProcessorAction::Panic && processor.execution != Execution::Inline;
-    if may_panic || takes_others { Fate::Either(Box::new([letter(), after])) } else { after }
+    if may_panic || takes_others { RequiredOutcome::Either(Box::new([letter(), after])) } else { after }
 }

@@ -3,7 +3,7 @@
 use anabranch_graph::mutant::Mutant::{self, *};
 
 /// A mistake that an engine has made.
-pub struct Origin {
+pub struct EngineMistake {
     /// Description of the mistake.
     pub what: &'static str,
     /// The planted faults that reproduce it.
@@ -12,12 +12,12 @@ pub struct Origin {
     pub here: &'static str,
 }
 
-const fn origin(what: &'static str, faults: &'static [Mutant], here: &'static str) -> Origin {
-    Origin { what, faults, here }
+const fn origin(what: &'static str, faults: &'static [Mutant], here: &'static str) -> EngineMistake {
+    EngineMistake { what, faults, here }
 }
 
 /// Known mistakes about acknowledgement, order and shutdown. Each has a planted fault.
-pub const ORIGINS: &[Origin] = &[
+pub const ORIGINS: &[EngineMistake] = &[
     origin("acknowledged upstream before the position is durable", &[AckBeforeStore], ""),
     origin(
         "a deferred acknowledgement is lost, and a source that waits for it never reads more",
@@ -111,7 +111,7 @@ pub const ORIGINS: &[Origin] = &[
 
 /// Formats them as a table.
 pub fn table() -> String {
-    let line = |origin: &Origin| {
+    let line = |origin: &EngineMistake| {
         let faults: Vec<String> = origin.faults.iter().map(|fault| format!("{fault:?}")).collect();
         let here = if origin.here.is_empty() { String::new() } else { format!(" ({})", origin.here) };
         format!("{}{here}: {}\n", origin.what, faults.join(", "))

@@ -15,7 +15,7 @@ use anabranch_plugin::written::Written;
 use crate::ends::{SimDestination, SimSource};
 use crate::processors::SimProcessor;
 use crate::record::MARK;
-use crate::scenario::{Processor, Scenario, Upstream, When};
+use crate::scenario::{AppliesTo, Scenario, ScenarioProcessor, Upstream};
 use crate::world::World;
 
 /// The setting that selects the source, destination or processor of the scenario.
@@ -24,7 +24,7 @@ const NUMBER: &str = "number";
 /// Parameters of the plugins of the simulation.
 #[derive(Parameters)]
 struct Selected {
-    /// Which one.
+    /// Index of the plugin in the scenario.
     #[parameter(name = NUMBER)]
     number: usize,
 }
@@ -43,15 +43,15 @@ fn settings(pairs: &[(&str, String)]) -> Settings {
 /// The findings of the compiler, which are not expected.
 pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String> {
     let scenario: &Scenario = &world.scenario;
-    let mut all: Vec<Processor> = Vec::new();
-    let mut configured = |list: &[Processor]| -> Vec<ProcessorConfig> {
-        let processor = |(i, processor): (usize, &Processor)| {
+    let mut all: Vec<ScenarioProcessor> = Vec::new();
+    let mut configured = |list: &[ScenarioProcessor]| -> Vec<ProcessorConfig> {
+        let processor = |(i, processor): (usize, &ScenarioProcessor)| {
             all.push(processor.clone());
             let condition = match processor.when {
-                When::Always => None,
-                When::Never => Some("{{ false }}".to_owned()),
-                When::Is(mark) => Some(format!("{{{{ eq (index .Metadata \"{MARK}\") \"{mark}\" }}}}")),
-                When::Text => Some(format!("{{{{ index .Metadata \"{MARK}\" }}}}")),
+                AppliesTo::Always => None,
+                AppliesTo::Never => Some("{{ false }}".to_owned()),
+                AppliesTo::Is(mark) => Some(format!("{{{{ eq (index .Metadata \"{MARK}\") \"{mark}\" }}}}")),
+                AppliesTo::Text => Some(format!("{{{{ index .Metadata \"{MARK}\" }}}}")),
             };
             ProcessorConfig {
                 id: at(format!("p{i}").into()),

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use crate::codes;
 use crate::oracle::{Copy, ProcessorOutput};
 use crate::record::{MARK, copy, payload};
-use crate::scenario::{Execution, Processor, ProcessorAction, hits, mix};
+use crate::scenario::{Execution, ProcessorAction, ScenarioProcessor, hits, mix};
 use crate::world::World;
 
 /// How long a processor waits before it fails with a timeout.
@@ -27,7 +27,7 @@ pub struct SimProcessor {
     /// The world.
     pub world: Arc<World>,
     /// Its behaviour.
-    pub processor: Processor,
+    pub processor: ScenarioProcessor,
 }
 
 impl SimProcessor {

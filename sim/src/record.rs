@@ -1,4 +1,5 @@
-//! Records of a simulation. A record represents a [`Copy`]: its payload contains the id, and its metadata the mark.
+//! Records of a simulation. A record represents a [`Copy`]: its payload contains the id, and its metadata the
+//! mark.
 
 use anabranch_record::{Data, Position, Record};
 

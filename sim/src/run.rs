@@ -17,7 +17,7 @@ use crate::ends::SimStore;
 use crate::inspect::Inspections;
 use crate::pipeline::plan;
 use crate::scenario::Scenario;
-use crate::world::{Order, TROUBLED_RUNS, World, result_counts};
+use crate::world::{DriverCommand, TROUBLED_RUNS, World, result_counts};
 
 /// Time limit of progress on the paused clock.
 const STALLED: Duration = Duration::from_secs(600);
@@ -92,7 +92,7 @@ async fn run_to_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
         let services = Services {
             store: Arc::new(SimStore(world.clone())),
             log: Arc::new(DiscardingLog),
-            memo: Arc::new(DiscardingState),
+            result_cache: Arc::new(DiscardingState),
             active: Arc::new(DiscardingState),
             letters: None,
             schemas: Arc::new(MemoryRegistry::new()),
@@ -142,8 +142,8 @@ async fn follow(world: &World, running: &mut Running) -> Result<(Ending, bool), 
             biased;
             ending = running.wait() => return Ok((ending, stopped)),
             () = world.orders.notified() => match world.take_order() {
-                Some(Order::Kill) => running.kill(),
-                Some(Order::Stop(budget)) => {
+                Some(DriverCommand::Kill) => running.kill(),
+                Some(DriverCommand::Stop(budget)) => {
                     stopped = true;
                     running.stop(budget.map(Duration::from_millis));
                 }

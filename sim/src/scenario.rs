@@ -15,7 +15,7 @@ pub struct Scenario {
     /// Sources with their processors.
     pub sources: Vec<Upstream>,
     /// The processors of all records.
-    pub processors: Vec<Processor>,
+    pub processors: Vec<ScenarioProcessor>,
     /// Destinations with their processors.
     pub sinks: Vec<Sink>,
     /// The destination of dead letters.
@@ -30,7 +30,7 @@ pub struct Scenario {
     pub queue_bytes: usize,
     /// Limit of the bytes of all records.
     pub held_bytes: usize,
-    /// Whether sources end when they have caught up.
+    /// `true` if sources end when they have caught up.
     pub once: bool,
     /// One in this many commits fails; 0 = none.
     pub store_fails: u64,
@@ -54,7 +54,7 @@ pub struct Upstream {
     pub per_read: usize,
     /// Maximum duration of a read, in milliseconds.
     pub delay: u64,
-    /// Whether it ends; otherwise it catches up and waits.
+    /// `true` if it ends; otherwise it catches up and waits.
     pub ends: bool,
     /// After one in this many rows, the position moves without a record; 0 = never.
     pub progress: u64,
@@ -68,32 +68,32 @@ pub struct Upstream {
     pub revokes: u64,
     /// Number of reads after which a partition comes back; 0 = only in the next run.
     pub comes_back: u64,
-    /// Whether every second row has the position of the previous one.
+    /// `true` if every second row has the position of the previous one.
     pub twins: bool,
     /// `sdk.batch.size` and `sdk.batch.delay` in milliseconds.
     pub batch: Option<(usize, u64)>,
     /// Its own processors.
-    pub processors: Vec<Processor>,
+    pub processors: Vec<ScenarioProcessor>,
 }
 
 /// A processor.
 #[derive(Clone, Debug)]
-pub struct Processor {
+pub struct ScenarioProcessor {
     /// Seed of its random numbers.
     pub salt: u64,
-    /// How it is executed.
+    /// Its execution class.
     pub execution: Execution,
     /// Number of workers.
     pub workers: u32,
     /// The records that it is applied to.
-    pub when: When,
+    pub when: AppliesTo,
     /// The action for one in `one_in` records; the others are only tagged.
     pub action: ProcessorAction,
     /// See `action`.
     pub one_in: u64,
 }
 
-/// How a processor is executed.
+/// Execution class of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
     /// Fused with its neighbours.
@@ -102,22 +102,22 @@ pub enum Execution {
     Async {
         /// Maximum delay in milliseconds.
         delay: u64,
-        /// Whether it may return verdicts for only a part of the rows.
+        /// `true` if it may return verdicts for only a part of the rows.
         partial: bool,
         /// One in this many calls hangs; 0 = none.
         hangs: u64,
         /// One in this many calls waits for half a minute and then fails; 0 = none.
         late: u64,
-        /// One in this many records gets no verdict; 0 = none.
+        /// One in this many records receives no verdict; 0 = none.
         mute: u64,
     },
-    /// On a thread of its own.
+    /// On its own thread.
     Isolate,
 }
 
 /// The records that a processor is applied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum AppliesTo {
     /// All records.
     Always,
     /// No records, which the compiler detects.
@@ -145,9 +145,9 @@ pub enum ProcessorAction {
     Split {
         /// Maximum number of pieces.
         most: u32,
-        /// Whether the pieces have positions of their own.
+        /// `true` if the pieces have positions of their own.
         astray: bool,
-        /// Whether the metadata of the pieces contains their numbers.
+        /// `true` if the metadata of the pieces contains their numbers.
         numbered: bool,
     },
     /// Returns exactly this many copies.
@@ -160,16 +160,16 @@ pub struct Sink {
     /// Seed of its random numbers.
     pub salt: u64,
     /// Durability of the rows that it accepted.
-    pub takes: Takes,
+    pub takes: AcceptedDurability,
     /// Retry policy after a write with an unknown outcome.
     pub retry: WriteRetry,
     /// One in this many records is refused permanently; 0 = none.
     pub refuses: u64,
-    /// Whether a refusal fails the whole call.
+    /// `true` if a refusal fails the whole call.
     pub whole: bool,
     /// One in this many calls fails with a transient fault; 0 = none.
     pub fails: u64,
-    /// Whether a failing call may have written rows.
+    /// `true` if a failing call may have written rows.
     pub ambiguous: bool,
     /// One in this many calls fails with a transient fault for some of its rows; 0 = none.
     pub partial: u64,
@@ -190,13 +190,13 @@ pub struct Sink {
     /// Maximum number of rows per second; 0 = no limit.
     pub rate: u32,
     /// Its own processors.
-    pub processors: Vec<Processor>,
+    pub processors: Vec<ScenarioProcessor>,
 }
 
 /// Durability of the rows that a destination accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
-    /// They are durable at once.
+pub enum AcceptedDurability {
+    /// They are durable immediately.
     Durable,
     /// They are durable after a flush.
     Accepted,
@@ -256,7 +256,7 @@ impl Scenario {
         let calm = rng.bool();
         let sources: Vec<Upstream> =
             (0..1 + rng.usize(..3) * rng.usize(..2)).map(|_| Upstream::generate(rng, calm)).collect();
-        let processors = Processor::several(rng, 6, isolates);
+        let processors = ScenarioProcessor::several(rng, 6, isolates);
         let sinks: Vec<Sink> = (0..1 + rng.usize(..3)).map(|_| Sink::generate(rng, calm)).collect();
         let letters = Sink {
             refuses: 0,
@@ -314,17 +314,17 @@ impl Upstream {
             comes_back: seldom(rng, 2, 1..5),
             twins: rng.u32(..12) == 0 && revokes == 0,
             batch: (rng.u32(..4) == 0).then(|| (rng.usize(1..20), rng.u64(..60))),
-            processors: Processor::several(rng, 2, false),
+            processors: ScenarioProcessor::several(rng, 2, false),
         }
     }
 }
 
-impl Processor {
-    fn several(rng: &mut Rng, most: usize, isolates: bool) -> Vec<Processor> {
-        (0..rng.usize(..=most)).map(|_| Processor::generate(rng, isolates)).collect()
+impl ScenarioProcessor {
+    fn several(rng: &mut Rng, most: usize, isolates: bool) -> Vec<ScenarioProcessor> {
+        (0..rng.usize(..=most)).map(|_| ScenarioProcessor::generate(rng, isolates)).collect()
     }
 
-    fn generate(rng: &mut Rng, isolates: bool) -> Processor {
+    fn generate(rng: &mut Rng, isolates: bool) -> ScenarioProcessor {
         let action = match rng.u32(..20) {
             0..6 => ProcessorAction::Tag,
             6..9 => ProcessorAction::Set(rng.u8(..3)),
@@ -348,12 +348,18 @@ impl Processor {
             2 | 3 if isolates => Execution::Isolate,
             _ => Execution::Inline,
         };
-        Processor {
+        ScenarioProcessor {
             salt: rng.u64(..),
             execution,
             workers: [1, 1, 1, 2, 3][rng.usize(..5)],
-            when: [When::Always, When::Always, When::Is(rng.u8(..3)), When::Is(1), When::Text, When::Never]
-                [rng.usize(..6) * rng.usize(..2)],
+            when: [
+                AppliesTo::Always,
+                AppliesTo::Always,
+                AppliesTo::Is(rng.u8(..3)),
+                AppliesTo::Is(1),
+                AppliesTo::Text,
+                AppliesTo::Never,
+            ][rng.usize(..6) * rng.usize(..2)],
             action,
             one_in: [1, 2, 5, 15, 40][if action == ProcessorAction::Panic { 4 } else { rng.usize(..5) }],
         }
@@ -366,7 +372,8 @@ impl Sink {
         let salt = rng.u64(..);
         Sink {
             salt,
-            takes: [Takes::Durable, Takes::Accepted, Takes::Mixed][rng.usize(..3)],
+            takes: [AcceptedDurability::Durable, AcceptedDurability::Accepted, AcceptedDurability::Mixed]
+                [rng.usize(..3)],
             retry: [WriteRetry::Idempotent, WriteRetry::Idempotent, WriteRetry::AtMostOnce, WriteRetry::Transactional]
                 [rng.usize(..4)],
             refuses: seldom(rng, 4, 2..25),
@@ -385,7 +392,7 @@ impl Sink {
             // depend on them.
             goes_back: if hits(salt, 17, 4) { 2 + mix(salt, 18) % 6 } else { 0 },
             rate: if rng.u32(..12) == 0 { rng.u32(20..400) } else { 0 },
-            processors: Processor::several(rng, 2, false),
+            processors: ScenarioProcessor::several(rng, 2, false),
         }
     }
 
@@ -395,16 +402,16 @@ impl Sink {
     }
 }
 
-impl fmt::Display for Processor {
+impl fmt::Display for ScenarioProcessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Processor { execution, workers, when, action, one_in, .. } = self;
+        let ScenarioProcessor { execution, workers, when, action, one_in, .. } = self;
         write!(f, "{action:?} one in {one_in}, {when:?}, {execution:?}, {workers} workers")
     }
 }
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let processors = |f: &mut fmt::Formatter<'_>, processors: &[Processor], pad: &str| {
+        let processors = |f: &mut fmt::Formatter<'_>, processors: &[ScenarioProcessor], pad: &str| {
             processors.iter().enumerate().try_for_each(|(i, processor)| writeln!(f, "{pad}p{i}: {processor}"))
         };
         writeln!(f, "seed {}", self.seed)?;

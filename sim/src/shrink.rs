@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::run::{Failure, simulate};
-use crate::scenario::{Execution, Interruption, Processor, Scenario, Sink, When};
+use crate::scenario::{AppliesTo, Execution, Interruption, Scenario, ScenarioProcessor, Sink};
 
 /// Removes everything from a scenario that its failure does not need.
 pub fn shrink(scenario: &Scenario, fails: impl Fn(&Arc<Scenario>) -> bool) -> Scenario {
@@ -98,14 +98,14 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
     found
 }
 
-fn processors(offer: Change<'_>, count: usize, of: &dyn Fn(&mut Scenario) -> &mut Vec<Processor>) {
+fn processors(offer: Change<'_>, count: usize, of: &dyn Fn(&mut Scenario) -> &mut Vec<ScenarioProcessor>) {
     for i in 0..count {
         offer(&|s| {
             of(s).remove(i);
         });
         offer(&|s| of(s)[i].execution = Execution::Inline);
         offer(&|s| of(s)[i].workers = 1);
-        offer(&|s| of(s)[i].when = When::Always);
+        offer(&|s| of(s)[i].when = AppliesTo::Always);
         offer(&|s| of(s)[i].action = crate::scenario::ProcessorAction::Tag);
     }
 }
@@ -122,6 +122,6 @@ fn sink(offer: Change<'_>, of: &dyn Fn(&mut Scenario) -> &mut Sink) {
     offer(&|s| of(s).linger = 0);
     offer(&|s| of(s).rate = 0);
     offer(&|s| of(s).rows = 1000);
-    offer(&|s| of(s).takes = crate::scenario::Takes::Durable);
+    offer(&|s| of(s).takes = crate::scenario::AcceptedDurability::Durable);
     offer(&|s| of(s).retry = crate::scenario::WriteRetry::Idempotent);
 }

@@ -12,7 +12,7 @@ use crate::record::copy;
 use crate::scenario::{Sink, hits, mix};
 use crate::world::World;
 
-/// The stored marks that a writer knows.
+/// Stored marks, as a writer last read or wrote them.
 pub type KnownMarks = BTreeMap<LaneId, Mark>;
 
 /// Returns the stored marks.

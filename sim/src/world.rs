@@ -1,5 +1,5 @@
-//! The state around the graph: what was read, is durable, stored and acknowledged, with checks of the guarantees. It
-//! survives crashes.
+//! The state around the graph: rows that were read, are durable, stored and acknowledged, with checks of the
+//! guarantees. It survives crashes.
 
 mod destinations;
 mod lanes;
@@ -15,12 +15,12 @@ use anabranch_record::mark::{LaneId, Mark, Partition};
 use tokio::sync::Notify;
 
 use crate::inspect::Inspections;
-use crate::oracle::{Fate, fate};
+use crate::oracle::{RequiredOutcome, fate};
 use crate::scenario::{Interruption, Scenario, hits, mix};
 use destinations::expect;
 
 pub use destinations::{DestinationContents, result_counts};
-pub use lanes::{Lane, first, position};
+pub use lanes::{SourcePartition, first, position};
 
 /// Number of runs after which no more failures happen.
 pub const TROUBLED_RUNS: u32 = 8;
@@ -54,8 +54,8 @@ pub(crate) type HashSet<K> = std::collections::HashSet<K, BuildHasherDefault<Ran
 
 /// An order for the driver of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Drop everything at once.
+pub enum DriverCommand {
+    /// Drop everything immediately.
     Kill,
     /// Stop the run, within this many milliseconds or without a limit.
     Stop(Option<u64>),
@@ -79,7 +79,7 @@ pub struct State {
     /// `true` if the process is dead. Then calls have no effect.
     pub dead: bool,
     /// Partitions of all sources.
-    pub lanes: Vec<Lane>,
+    pub lanes: Vec<SourcePartition>,
     /// Destinations; the dead-letter queue is last.
     pub destinations: Vec<DestinationContents>,
     /// Dead letters that may be written, by node and record, with their names.
@@ -92,25 +92,25 @@ pub struct State {
     pub epoch: u64,
     /// Number of calls of everything but destinations, for random numbers.
     pub calls: u64,
-    /// Whether a call never returned in this run.
+    /// `true` if a call never returned in this run.
     pub hung: bool,
-    /// Whether another run claimed the pipeline during this run.
+    /// `true` if another run claimed the pipeline during this run.
     pub fenced: bool,
     fence_reported: bool,
-    /// Whether a source, a destination or an open panicked in this run.
+    /// `true` if a source, a destination or an open panicked in this run.
     pub panicked_outside: bool,
-    /// Whether a destination returned a wrong number of verdicts in this run.
+    /// `true` if a destination returned a wrong number of verdicts in this run.
     pub miscounted: bool,
     /// Number of calls without an answer of a processor in this run.
     silences: u32,
     /// The counters of this run.
     pub progress: Option<Arc<Progress>>,
     panicked: HashSet<u64>,
-    /// Whether panics and excessive numbers of refusals have stopped.
+    /// `true` if panics and excessive numbers of refusals have stopped.
     pub repaired: bool,
     /// The first broken guarantee.
     pub broken: Option<String>,
-    order: Option<Order>,
+    order: Option<DriverCommand>,
     /// The log of events, if requested.
     pub log: Option<Vec<String>>,
     /// The inspections.
@@ -130,12 +130,13 @@ impl World {
                     1 => Partition::ONLY,
                     _ => Partition(format!("p{i}").into()),
                 };
-                let fates: Vec<Fate> = (0..*rows).map(|row| fate(scenario, source, first(lane, row))).collect();
+                let fates: Vec<RequiredOutcome> =
+                    (0..*rows).map(|row| fate(scenario, source, first(lane, row))).collect();
                 for (row, fate) in fates.iter().enumerate() {
                     expect(fate, lane, row as u32, &mut destinations);
                 }
                 let id = LaneId { connector: format!("s{source}").into(), partition };
-                lanes.push(Lane::new(id, source, fates));
+                lanes.push(SourcePartition::new(id, source, fates));
             }
         }
         let state = State {
@@ -195,8 +196,8 @@ impl World {
             return false;
         }
         let order = match state.interruption() {
-            Interruption::Crash(tick) if tick == at => Order::Kill,
-            Interruption::Stop(tick, budget) if tick == at => Order::Stop(budget),
+            Interruption::Crash(tick) if tick == at => DriverCommand::Kill,
+            Interruption::Stop(tick, budget) if tick == at => DriverCommand::Stop(budget),
             Interruption::Fence(tick) if tick == at => {
                 state.note(|| "another run claims the pipeline".to_owned());
                 state.epoch += 1;
@@ -210,8 +211,8 @@ impl World {
         !state.dead
     }
 
-    fn give(&self, state: &mut State, order: Order) {
-        state.dead |= order == Order::Kill;
+    fn give(&self, state: &mut State, order: DriverCommand) {
+        state.dead |= order == DriverCommand::Kill;
         state.order = Some(order);
         self.orders.notify_one();
     }
@@ -228,10 +229,10 @@ impl World {
         state.note(|| "a call hangs".to_owned());
     }
 
-    /// Opens something asynchronously.
+    /// Opens a part asynchronously.
     ///
     /// # Errors
-    /// As [`World::opens`].
+    /// The errors of [`World::opens`].
     pub async fn opening(&self) -> Result<(), Fault> {
         self.tick().await;
         let hangs = {
@@ -245,7 +246,7 @@ impl World {
         self.opens()
     }
 
-    /// Opens something.
+    /// Opens a part.
     ///
     /// # Errors
     /// It cannot be opened, with a transient or a fatal fault.
@@ -319,11 +320,11 @@ impl World {
             state.note(|| what.clone());
             state.broken = Some(what);
         }
-        self.give(state, Order::Kill);
+        self.give(state, DriverCommand::Kill);
     }
 
     /// Takes the pending order.
-    pub fn take_order(&self) -> Option<Order> {
+    pub fn take_order(&self) -> Option<DriverCommand> {
         self.lock().order.take()
     }
 }

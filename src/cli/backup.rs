@@ -54,7 +54,7 @@ fn backed_up(arguments: &Arguments, context: &Context) -> Result<Report, Box<Rep
     let draft = Backup::begin(&to).map_err(|error| failed(&error))?;
     let by = match Store::open_existing(&settings.database) {
         Ok(Some(store)) => {
-            // The draft is named nowhere: the user knows only the name that the copy is to have.
+            // Messages do not contain the name of the draft: the user knows only the name of the copy.
             store.copy_to(&draft.path()).map_err(|error| match error {
                 BackupError::System { what, .. } => failed(&BackupError::System { path: to.clone(), what }),
                 error => failed(&error),

@@ -2,7 +2,7 @@
 //!
 //! `anabranch completions SHELL` prints a few lines that bind the TAB key to this program: at each TAB, the shell calls
 //! it with the variable [`VARIABLE`] set and the words of the line, and it prints the words that fit. So a shell loads
-//! next to nothing at its start, and ids of pipelines are those of the moment.
+//! almost nothing at its start, and ids of pipelines are current.
 
 use std::ffi::OsStr;
 use std::path::{self, Path};
@@ -26,12 +26,12 @@ use super::{Cli, Exit, Report, registry};
 use crate::client::Client;
 use crate::codes;
 
-/// The variable with which a shell asks for completions; its value is the name of the shell.
+/// The variable by which a shell requests completions; its value is the name of the shell.
 const VARIABLE: &str = "ANABRANCH_COMPLETE";
 /// How long a running service may take to list its pipelines: a person waits for the answer.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Prints completions if a shell asks for them; `None` if it does not.
+/// Prints completions if a shell requests them; otherwise `None`.
 pub(super) fn requested() -> Option<ExitCode> {
     let here = std::env::current_dir().ok();
     match CompleteEnv::with_factory(command).var(VARIABLE).try_complete(std::env::args_os(), here.as_deref()) {
@@ -60,7 +60,7 @@ pub(super) fn script(shell: Shell) -> Report {
     // A program with plugins of its own has another name.
     let name = Path::new(&program).file_name().and_then(OsStr::to_str).unwrap_or("anabranch").to_owned();
     let program = match path::absolute(&program) {
-        // A name without a directory was found on the search path of the shell, and will be again.
+        // The shell found a name without a directory on its search path, and will find it again.
         Ok(path) if program.to_string_lossy().contains('/') => path.into_os_string(),
         _ => OsStr::new(&name).to_owned(),
     };
@@ -135,8 +135,8 @@ fn candidates(typed: &OsStr, ids: &[Str]) -> Vec<CompletionCandidate> {
     ids.iter().filter(|id| id.starts_with(&*starts)).map(|id| CompletionCandidate::new(id.as_str())).collect()
 }
 
-/// The ids of all pipelines, sorted and without duplicates. Ignores files that cannot be read: completions have no place
-/// for errors.
+/// The ids of all pipelines, sorted and without duplicates. Ignores files that cannot be read: completions have no
+/// place for errors.
 fn pipeline_ids() -> Vec<Str> {
     let environment: Vec<_> = std::env::vars_os().collect();
     let Ok((settings, _)) = (Layers { flags: &[], environment: &environment }).resolve() else { return Vec::new() };

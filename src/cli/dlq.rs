@@ -75,7 +75,7 @@ impl DeadLetters {
         let unusable = |error: &OpenError| {
             Box::new(Report::new(command).fail(Exit::Environment, codes::STORE_UNAVAILABLE, error.to_string()))
         };
-        // If the user names a service, its dead letters are meant, not those of a store on this machine.
+        // If the user names a service, show its dead letters, not those of a store on this machine.
         if settings.api.as_ref().is_some_and(|api| api.named)
             && let Some(remote) = Remote::find(command, settings)?
         {

@@ -41,7 +41,7 @@ pub(super) struct Arguments {
 /// The result of a check, with its name.
 struct Finding {
     check: &'static str,
-    mark: Mark,
+    mark: CheckSeverity,
     /// The result in one line.
     what: String,
     /// Remedy.
@@ -50,7 +50,7 @@ struct Finding {
 
 /// Severity of a result.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Mark {
+enum CheckSeverity {
     Well,
     Warning,
     /// A setting or a file of the user is not valid.
@@ -59,54 +59,54 @@ enum Mark {
     Environment,
 }
 
-impl Mark {
+impl CheckSeverity {
     fn word(self) -> &'static str {
         match self {
-            Mark::Well => "ok",
-            Mark::Warning => "warn",
-            Mark::Invalid | Mark::Environment => "fail",
+            CheckSeverity::Well => "ok",
+            CheckSeverity::Warning => "warn",
+            CheckSeverity::Invalid | CheckSeverity::Environment => "fail",
         }
     }
 
     fn exit(self) -> Exit {
         match self {
-            Mark::Well | Mark::Warning => Exit::Ok,
-            Mark::Invalid => Exit::Invalid,
-            Mark::Environment => Exit::Environment,
+            CheckSeverity::Well | CheckSeverity::Warning => Exit::Ok,
+            CheckSeverity::Invalid => Exit::Invalid,
+            CheckSeverity::Environment => Exit::Environment,
         }
     }
 
     fn style(self) -> Style {
         match self {
-            Mark::Well => Style::GREEN,
-            Mark::Warning => Style::YELLOW,
-            Mark::Invalid | Mark::Environment => Style::RED,
+            CheckSeverity::Well => Style::GREEN,
+            CheckSeverity::Warning => Style::YELLOW,
+            CheckSeverity::Invalid | CheckSeverity::Environment => Style::RED,
         }
     }
 }
 
 /// The result of a check: severity, text and remedy.
 struct CheckResult {
-    mark: Mark,
+    mark: CheckSeverity,
     what: String,
     advice: Option<String>,
 }
 
 impl CheckResult {
-    fn new(mark: Mark, what: impl Into<String>) -> Self {
+    fn new(mark: CheckSeverity, what: impl Into<String>) -> Self {
         CheckResult { mark, what: what.into(), advice: None }
     }
 
     fn well(what: impl Into<String>) -> Self {
-        CheckResult::new(Mark::Well, what)
+        CheckResult::new(CheckSeverity::Well, what)
     }
 
     fn warning(what: impl Into<String>) -> Self {
-        CheckResult::new(Mark::Warning, what)
+        CheckResult::new(CheckSeverity::Warning, what)
     }
 
     fn environment(what: impl Into<String>) -> Self {
-        CheckResult::new(Mark::Environment, what)
+        CheckResult::new(CheckSeverity::Environment, what)
     }
 
     fn advise(mut self, advice: impl Into<String>) -> Self {
@@ -142,7 +142,7 @@ const STANDALONE: &str = "plugins.standalone";
 struct DoctorContext<'a> {
     settings: &'a Settings,
     deep: bool,
-    /// Whether a service answers at the configured address; `None` before that check has run.
+    /// `true` if a service answers at the configured address; `None` before that check has run.
     answers: Option<bool>,
 }
 
@@ -172,7 +172,7 @@ pub(super) fn doctor(arguments: &Arguments, context: &Context) -> Report {
     match (Layers { flags: &arguments.settings.0.given, environment: &environment }).resolve() {
         Err(refused) => {
             notes = context.rendered(&refused.findings, &refused.files);
-            let found = CheckResult::new(Mark::Invalid, "the settings cannot be used; no other check can run");
+            let found = CheckResult::new(CheckSeverity::Invalid, "the settings cannot be used; no other check can run");
             add(SETTINGS, found.advise(told(&refused)));
         }
         Ok((settings, warned)) => {
@@ -218,7 +218,7 @@ fn resolved(settings: &Settings, warned: &SettingsFindings) -> CheckResult {
 fn told_all(report: Report, findings: &[Finding], quiet: bool, color: bool) -> Report {
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or_default();
     let mut text = String::new();
-    for finding in findings.iter().filter(|finding| !quiet || finding.mark > Mark::Well) {
+    for finding in findings.iter().filter(|finding| !quiet || finding.mark > CheckSeverity::Well) {
         let Finding { check, mark, what, advice } = finding;
         let word = mark.style().paint(&format!("{:<4}", mark.word()), color);
         text.push_str(&format!("{word}  {check:<width$}  {what}\n"));
@@ -238,7 +238,7 @@ fn told_all(report: Report, findings: &[Finding], quiet: bool, color: bool) -> R
             "suggestion": finding.advice,
         })
     };
-    let worst = findings.iter().map(|finding| finding.mark).max().unwrap_or(Mark::Well);
+    let worst = findings.iter().map(|finding| finding.mark).max().unwrap_or(CheckSeverity::Well);
     report
         .text(text)
         .summary(json!({ "ok": well, "warnings": warnings, "failures": failures }))

@@ -25,7 +25,7 @@ use clap::Subcommand;
 
 use super::{Context, Report};
 
-pub(super) use dev::Watch;
+pub(super) use dev::FileWatch;
 pub(super) use init::DEMO;
 
 #[derive(Debug, Subcommand)]

@@ -103,7 +103,7 @@ pub(super) fn describe_connector(arguments: &DescribeArguments, context: &Contex
     };
     let registry = registry_with(&settings);
     let (source, destination) = (registry.source(&arguments.name), registry.destination(&arguments.name));
-    let connector = Connector {
+    let connector = ConnectorSpecifications {
         source: source.as_ref().ok().map(|kind| kind.specification()),
         destination: destination.as_ref().ok().map(|kind| kind.specification()),
     };
@@ -137,12 +137,12 @@ pub(super) fn describe_connector(arguments: &DescribeArguments, context: &Contex
 }
 
 /// The specifications of a connector, per role.
-struct Connector<'a> {
+struct ConnectorSpecifications<'a> {
     source: Option<&'a Specification>,
     destination: Option<&'a Specification>,
 }
 
-impl<'a> Connector<'a> {
+impl<'a> ConnectorSpecifications<'a> {
     fn roles(&self) -> impl Iterator<Item = (&'static str, &'a Specification)> + use<'a> {
         let source = self.source.map(|specification| ("source", specification));
         let destination = self.destination.map(|specification| ("destination", specification));
@@ -151,13 +151,13 @@ impl<'a> Connector<'a> {
 }
 
 /// Returns all connectors: the built-in ones by name, then the standalone ones.
-fn connectors(registry: &Registry) -> impl Iterator<Item = Connector<'_>> {
-    let standalone = registry.standalone_connectors().iter().map(|connector| Connector {
+fn connectors(registry: &Registry) -> impl Iterator<Item = ConnectorSpecifications<'_>> {
+    let standalone = registry.standalone_connectors().iter().map(|connector| ConnectorSpecifications {
         source: connector.source.as_ref().map(|kind| kind.specification()),
         destination: connector.destination.as_ref().map(|kind| kind.specification()),
     });
     let mut by_name = std::collections::BTreeMap::new();
-    let none = || Connector { source: None, destination: None };
+    let none = || ConnectorSpecifications { source: None, destination: None };
     for kind in registry.sources() {
         let specification = kind.specification();
         by_name.entry(specification.name.as_str()).or_insert_with(none).source = Some(specification);

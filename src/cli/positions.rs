@@ -51,7 +51,7 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
 
 /// Position of a source, or of one partition of it.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Lane {
+pub(super) struct LanePosition {
     #[serde(default)]
     pub(super) pipeline: String,
     pub(super) connector: String,
@@ -64,10 +64,10 @@ pub(super) struct Lane {
     pub(super) position: String,
 }
 
-impl Lane {
+impl LanePosition {
     /// Builds the position from an entry of the store.
     pub(super) fn new(pipeline: &str, lane: &LaneId, mark: &Mark) -> Self {
-        Lane {
+        LanePosition {
             pipeline: pipeline.to_owned(),
             connector: lane.connector.to_string(),
             partition: lane.partition.0.to_string(),
@@ -90,14 +90,14 @@ impl Lane {
 ///
 /// # Errors
 /// The service refuses the request.
-pub(super) fn of_service(remote: &Remote, pipeline: Option<&str>) -> Result<Vec<Lane>, Box<Report>> {
+pub(super) fn of_service(remote: &Remote, pipeline: Option<&str>) -> Result<Vec<LanePosition>, Box<Report>> {
     #[derive(Deserialize)]
     struct Named {
         id: String,
     }
     #[derive(Deserialize)]
     struct Lanes {
-        positions: Vec<Lane>,
+        positions: Vec<LanePosition>,
     }
     let pipelines = match pipeline {
         Some(id) => vec![id.to_owned()],
@@ -106,7 +106,7 @@ pub(super) fn of_service(remote: &Remote, pipeline: Option<&str>) -> Result<Vec<
     let mut lanes = Vec::new();
     for id in pipelines {
         let found: Lanes = remote.get(&format!("/v1/pipelines/{}/positions", escaped(&id)))?;
-        lanes.extend(found.positions.into_iter().map(|lane| Lane { pipeline: id.clone(), ..lane }));
+        lanes.extend(found.positions.into_iter().map(|lane| LanePosition { pipeline: id.clone(), ..lane }));
     }
     Ok(lanes)
 }

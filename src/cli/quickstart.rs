@@ -51,7 +51,7 @@ pub(super) fn quickstart(arguments: &Arguments, context: &Context) -> Report {
     };
     let path = directory.path().to_path_buf();
     let before_abort = Box::new(move || drop(std::fs::remove_dir_all(&path)));
-    // If the output is not a terminal, a browser is not wanted either.
+    // If the output is not a terminal, do not open a browser.
     let opens = !arguments.no_open && context.terminal && !context.json && has_display();
     let on_listening = Box::new(move |address: SocketAddr| show(address, opens));
     let options =
@@ -59,7 +59,7 @@ pub(super) fn quickstart(arguments: &Arguments, context: &Context) -> Report {
     serve("quickstart", settings, options, context)
 }
 
-/// Prints the address of the page, and opens it if asked to.
+/// Prints the address of the page, and opens it if requested.
 fn show(address: SocketAddr, opens: bool) {
     let url = format!("http://{address}/");
     let _ = anabranch_process::terminal::print(

@@ -13,7 +13,7 @@ use anabranch_process::terminal::is_unsafe;
 
 /// A record with its fields in the usual order.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct DisplayedRecord<'a> {
     operation: &'a str,
     metadata: BTreeMap<&'a str, &'a str>,
     key: Value,
@@ -28,7 +28,7 @@ struct ShownPayload {
 
 /// Formats a record as JSON over several lines, without its position. Raw data that is printable text is shown as text.
 pub(super) fn pretty(record: &Record) -> String {
-    let shown = Shown {
+    let shown = DisplayedRecord {
         operation: record.operation.as_str(),
         metadata: record.metadata.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
         key: data(&record.key),

@@ -19,7 +19,7 @@ use futures::FutureExt as _;
 use serde_json::json;
 use tokio::runtime::Builder;
 
-use super::pipelines::Watch;
+use super::pipelines::FileWatch;
 use super::{Context, Exit, Report, compile_options, registry_with, report};
 use crate::codes;
 
@@ -164,7 +164,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, serving: Serv
     let _installed = log.install();
     let text = settings.log.format == LogFormat::Cli;
     let companion: Option<Companion> = watches.then(|| {
-        let watch = Watch::new(path, registry.clone(), options, context.clone(), &pipelines);
+        let watch = FileWatch::new(path, registry.clone(), options, context.clone(), &pipelines);
         Box::new(move |control| watch.watch(control).boxed()) as Companion
     });
     let log = Arc::clone(&log);
@@ -174,7 +174,8 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, serving: Serv
     let began = Instant::now();
     match service.run::<Api>(pipelines, later) {
         Ok(ended) => {
-            let run = outcome::Run { once, text, output_is_data, refused: refused && once, took: began.elapsed() };
+            let run =
+                outcome::RunReport { once, text, output_is_data, refused: refused && once, took: began.elapsed() };
             outcome::conclude(Report::new(command), &ended, &run)
         }
         Err(ServiceError::Listen(error)) => {

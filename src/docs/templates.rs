@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anabranch_template::condition::CompiledCondition;
-use anabranch_template::reference::{self, Entry, Group};
+use anabranch_template::reference::{self, FunctionEntry, FunctionGroup};
 
 use super::{GENERATED, Page, cell};
 
@@ -11,8 +11,8 @@ const PROSE: &str = include_str!("templates/page.md");
 
 /// The page.
 ///
-/// A block of code named `template` or `condition` in the prose has an example in each line; it becomes a table with the
-/// results. A comment stands for a part that is made of the code.
+/// A block of code named `template` or `condition` in the prose has an example in each line; it becomes a table with
+/// the results. A comment is a placeholder for a part that is generated from the code.
 pub fn page() -> Page {
     let mut text = GENERATED.to_owned();
     let mut lines = PROSE.lines();
@@ -86,8 +86,8 @@ fn code(text: &str) -> String {
     if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
 }
 
-fn groups(text: &mut String, groups: &[Group], what: &str) {
-    for (i, Group { title, entries }) in groups.iter().enumerate() {
+fn groups(text: &mut String, groups: &[FunctionGroup], what: &str) {
+    for (i, FunctionGroup { title, entries }) in groups.iter().enumerate() {
         let above = if i == 0 { "" } else { "\n" };
         let _ = writeln!(
             text,
@@ -99,7 +99,7 @@ fn groups(text: &mut String, groups: &[Group], what: &str) {
     }
 }
 
-fn row(text: &mut String, entry: &Entry) {
+fn row(text: &mut String, entry: &FunctionEntry) {
     let names: Vec<String> = entry.names.iter().map(|name| format!("`{name}`")).collect();
     let parameters = if entry.parameters.is_empty() { String::new() } else { code(entry.parameters) };
     let result = match entry.form {

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use base64::Engine as _;
 
-use super::{Answer, MESSAGE, MirroredHeaders, Server};
+use super::{MESSAGE, McpAnswer, MirroredHeaders, Server};
 
 /// Returns the router with the only path, behind access control.
 pub(crate) fn router(server: Arc<Server>, access: Arc<Access>) -> Router {
@@ -31,7 +31,7 @@ async fn message(State(server): State<Arc<Server>>, headers: HeaderMap, body: By
     let mirrored = mirrored(&headers);
     // Tools block.
     let answered = tokio::task::spawn_blocking(move || server.answer(&body, Some(&mirrored))).await;
-    let Ok(Answer { status, body }) = answered else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
+    let Ok(McpAnswer { status, body }) = answered else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     match body {
         Some(body) => (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response(),
@@ -48,7 +48,7 @@ fn mirrored(headers: &HeaderMap) -> MirroredHeaders {
     }
 }
 
-/// Decodes a header value. Values that a header cannot carry as they are come in base64, marked as such.
+/// Decodes a header value. Values with characters that a header cannot contain are in base64 and marked.
 fn decoded(text: String) -> String {
     let inner = text.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="));
     let bytes = inner.and_then(|inner| base64::engine::general_purpose::STANDARD.decode(inner).ok());

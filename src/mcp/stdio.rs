@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use self::calls::Calls;
 use self::id::IdScanner;
-use super::{Answer, MESSAGE, Server, parsed};
+use super::{MESSAGE, McpAnswer, Server, parsed};
 
 /// Answers the lines of `input` until it ends. Calls that still run then have a short time to end before they are
 /// cancelled. Answers are written as soon as they are ready.
@@ -23,7 +23,7 @@ use super::{Answer, MESSAGE, Server, parsed};
 /// The input cannot be read, or the output cannot be written.
 pub fn serve(server: &Server, input: impl BufRead, output: impl Write + Send) -> io::Result<()> {
     let output = Mutex::new((output, Ok(())));
-    let write = |answer: Answer| {
+    let write = |answer: McpAnswer| {
         let Some(body) = answer.body else { return };
         let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
         let written = writeln!(output.0, "{body}").and_then(|()| output.0.flush());
@@ -34,8 +34,8 @@ pub fn serve(server: &Server, input: impl BufRead, output: impl Write + Send) ->
     let calls = Calls::default();
     let read = thread::scope(|scope| {
         let read = read(input, |line| match line {
-            Line::TooLong(id) => write(server.too_long(&id)),
-            Line::Whole(line) => match parsed(&line) {
+            InputLine::TooLong(id) => write(server.too_long(&id)),
+            InputLine::Whole(line) => match parsed(&line) {
                 Err(answer) => write(answer),
                 Ok(message) if method(&message) == Some("notifications/cancelled") => {
                     calls.cancel(&message["params"]["requestId"]);
@@ -66,14 +66,14 @@ fn has_call(message: &Value) -> bool {
 }
 
 /// A line that was read.
-enum Line {
+enum InputLine {
     Whole(Vec<u8>),
     /// A line that is longer than the maximum message, with its id if there is one.
     TooLong(Value),
 }
 
 /// Passes each line to `take`.
-fn read(mut input: impl BufRead, take: impl Fn(Line)) -> io::Result<()> {
+fn read(mut input: impl BufRead, take: impl Fn(InputLine)) -> io::Result<()> {
     loop {
         let mut line = Vec::new();
         if io::Read::take(&mut input, MESSAGE as u64).read_until(b'\n', &mut line)? == 0 {
@@ -84,9 +84,9 @@ fn read(mut input: impl BufRead, take: impl Fn(Line)) -> io::Result<()> {
             id.feed(&line);
             drop(line);
             skip_line(&mut input, &mut id)?;
-            take(Line::TooLong(id.found()));
+            take(InputLine::TooLong(id.found()));
         } else if !line.trim_ascii().is_empty() {
-            take(Line::Whole(line));
+            take(InputLine::Whole(line));
         }
     }
 }
@@ -140,7 +140,7 @@ mod tests {
         );
     }
 
-    /// Calls that wait for others are bounded, and a call that nobody ends is given up with the input.
+    /// The number of waiting calls is bounded. When the input ends, calls that still run are abandoned.
     #[test]
     fn calls_are_bounded_in_number_and_end_with_the_input() {
         let endless = Tool {

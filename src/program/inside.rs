@@ -13,7 +13,7 @@ use anabranch_plugin::registry::Plugin;
 use anabranch_process::log::{Log, Output};
 use anabranch_registry::{RegisterError, registry_inside};
 use anabranch_service::pipelines::Pipelines;
-use anabranch_service::{Companion, Ended, Service, ServiceError, StopSource};
+use anabranch_service::{Companion, RunSummary, Service, ServiceError, StopSource};
 use anabranch_settings::declaration::find;
 use anabranch_settings::{Layers, Settings};
 use futures::FutureExt as _;
@@ -152,8 +152,8 @@ pub struct Running {
 }
 
 enum Run {
-    Ongoing(JoinHandle<Result<Ended, ServiceError>>),
-    Ended(Ended),
+    Ongoing(JoinHandle<Result<RunSummary, ServiceError>>),
+    Ended(RunSummary),
 }
 
 impl Running {
@@ -173,7 +173,7 @@ impl Running {
     ///
     /// # Errors
     /// The service failed. Pipelines that failed are in the summary and are no error.
-    pub fn wait(self) -> Result<Ended, StartError> {
+    pub fn wait(self) -> Result<RunSummary, StartError> {
         match self.run {
             Run::Ongoing(thread) => Ok(joined(thread)?),
             Run::Ended(ended) => Ok(ended),
@@ -182,7 +182,7 @@ impl Running {
 }
 
 /// Returns the result of the service. A panic of the service continues here.
-fn joined(thread: JoinHandle<Result<Ended, ServiceError>>) -> Result<Ended, ServiceError> {
+fn joined(thread: JoinHandle<Result<RunSummary, ServiceError>>) -> Result<RunSummary, ServiceError> {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 

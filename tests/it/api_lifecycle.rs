@@ -79,7 +79,8 @@ impl Service {
     }
 }
 
-/// Whether a status says that a pipeline is so. One that runs is called idle after five seconds without a record.
+/// Returns `true` if a status says that a pipeline is so. One that runs is called idle after five seconds without a
+/// record.
 pub fn is(status: &Value, word: &str) -> bool {
     status["word"] == word || word == "running" && status["word"] == "idle"
 }

@@ -49,7 +49,7 @@ fn delivered(workspace: &Workspace, more: &[&str]) -> (Process, SocketAddr) {
     (process, address)
 }
 
-/// Whether each counter of `PIPELINE` has its last value: they are written one by one, and so are they read.
+/// Returns `true` if each counter of `PIPELINE` has its last value: they are written one by one, and so are they read.
 fn at_rest(live: &Value) -> bool {
     let totals = &live["totals"];
     let counts = ["read", "settled", "delivered", "filtered", "failed", "deadLettered", "inFlight"];

@@ -8,7 +8,7 @@ use anabranch::fixing::fix;
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::{FileId, Files, Severity};
 use anabranch_plugin::registry::Registry;
-use anabranch_process::files::Found;
+use anabranch_process::files::PipelineFiles;
 use anabranch_registry::registry;
 use anabranch_service::pipelines::Pipelines;
 
@@ -68,7 +68,7 @@ impl Checker {
     fn check(&self, text: &str) -> Pipelines {
         let mut files = Files::new();
         files.add("p.yaml", text);
-        Pipelines::of(Found { files, unreadable: Vec::new() }, &self.registry, &CompileOptions::default())
+        Pipelines::of(PipelineFiles { files, unreadable: Vec::new() }, &self.registry, &CompileOptions::default())
     }
 
     fn mended(&self, wrong: &str, mend: &Mend) -> String {
@@ -258,7 +258,7 @@ fn the_order_of_a_text_and_a_number_is_not_corrected() {
         let text = SOUND.replacen(CONDITION, &format!("'{condition}'"), 1);
         let mut files = Files::new();
         files.add("p.yaml", text.as_str());
-        let found = Found { files, unreadable: Vec::new() };
+        let found = PipelineFiles { files, unreadable: Vec::new() };
         let options = CompileOptions::default();
         let fixed = fix(Pipelines::of(found, &registry(), &options), &registry(), &options);
         assert!(fixed.changed.is_empty(), "{condition} became\n{}", fixed.changed[0].after);

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longest time anything here may take, on a slow and busy machine; the end of a process may take three times as long, for
-/// a run to the end has its work to do until then.
+/// Longest time anything here may take, on a slow and busy machine; the end of a process may take three times as long,
+/// for a run to the end has its work to do until then.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where nobody listens: no system gives this port to a program that asks for any. One that was just given back may be
@@ -77,8 +77,8 @@ impl Workspace {
         path
     }
 
-    /// Writes a program. Another process does it: a file that this one has open for writing while a test beside it starts
-    /// a process cannot be executed for a moment.
+    /// Writes a program. Another process does it: a file that this one has open for writing while a test beside it
+    /// starts a process cannot be executed for a moment.
     pub fn write_program(&self, name: &str, content: &str) -> PathBuf {
         let path = self.path(name);
         write_program(&path, content);
@@ -91,8 +91,8 @@ impl Workspace {
         file.write_all(content.as_bytes()).unwrap();
     }
 
-    /// What is in a file; nothing where there is none. Somebody may be writing it: half of a character at its end is left
-    /// out.
+    /// What is in a file; nothing where there is none. Somebody may be writing it: half of a character at its end is
+    /// left out.
     pub fn read(&self, name: &str) -> String {
         let mut bytes = fs::read(self.path(name)).unwrap_or_default();
         if let Err(error) = std::str::from_utf8(&bytes)
@@ -275,7 +275,7 @@ impl Process {
         move || streams.iter().map(|bytes| String::from_utf8_lossy(&bytes.lock().unwrap()).into_owned()).collect()
     }
 
-    /// Whether it has this file open under this name, as far as the system says.
+    /// Returns `true` if it has this file open under this name, as far as the system says.
     pub fn has_open(&self, path: &Path) -> bool {
         let Ok(path) = path.canonicalize() else { return false };
         let files = fs::read_dir(format!("/proc/{}/fd", self.id())).into_iter().flatten().flatten();
@@ -370,8 +370,8 @@ pipelines:
     )
 }
 
-/// A pipeline `p` that reads the lines of `in.txt`, with these processors, indented by six, and a destination in one line.
-/// The first processor stands in line 8.
+/// A pipeline `p` that reads the lines of `in.txt`, with these processors, indented by six, and a destination in one
+/// line. The first processor stands in line 8.
 pub fn lines_to(destination: &str, processors: &str) -> String {
     format!(
         r#"version: "2.2"

@@ -1,8 +1,8 @@
 //! Fifty pipelines for a while, looked at, changed and stopped all the time: nothing is lost, nothing comes twice, and
 //! memory does not grow.
 //!
-//! A check soaks for a minute. `ANABRANCH_SOAK=600 cargo test --workspace --test it -- --nocapture soak` does so for ten;
-//! `ANABRANCH_SEED` repeats the choices of another time.
+//! A check soaks for a minute. `ANABRANCH_SOAK=600 cargo test --workspace --test it -- --nocapture soak` does so for
+//! ten; `ANABRANCH_SEED` repeats the choices of another time.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -72,7 +72,8 @@ impl Memory {
         (median(begin, middle), median(middle, end))
     }
 
-    /// Whether the last third needed more than the one before, as nothing does that has been there for a while.
+    /// Returns `true` if the last third needed more than the one before, as nothing does that has been there for a
+    /// while.
     fn grows(&self) -> bool {
         let (early, late) = self.of_the_last_thirds();
         late >= early + early / 8 + (4 << 20)

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Picture, Shape, one_line};
+use super::{Picture, PictureNode, one_line};
 use anabranch_graph::plan::graph::Port;
 
 pub(super) fn print(picture: &Picture<'_>) -> String {
@@ -46,7 +46,7 @@ pub(super) fn print(picture: &Picture<'_>) -> String {
     out
 }
 
-fn node(out: &mut String, indent: &str, shape: &Shape<'_>) {
+fn node(out: &mut String, indent: &str, shape: &PictureNode<'_>) {
     let form = match shape.kind {
         "source" | "destination" | super::DEAD_LETTER => ", shape=cylinder, style=\"\"",
         "branch" => ", shape=diamond, style=\"\"",
@@ -58,7 +58,7 @@ fn node(out: &mut String, indent: &str, shape: &Shape<'_>) {
 }
 
 /// Returns the lines of text in a node of a diagram.
-pub(super) fn label(shape: &Shape<'_>) -> Vec<String> {
+pub(super) fn label(shape: &PictureNode<'_>) -> Vec<String> {
     let mut lines = vec![shape.id.to_owned()];
     match shape.plugin {
         Some(plugin) if matches!(shape.kind, "processor" | "split") => lines.push(plugin.to_owned()),

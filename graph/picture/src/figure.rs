@@ -1,8 +1,8 @@
 //! A picture with positions for all its parts, for the drawing formats.
 
 use super::layout::{Link, Point, Rect, Route, Size, layout};
-use super::typeface::Face;
-use super::{DEAD_LETTER, Line, Picture, Shape, one_line};
+use super::typeface::Font;
+use super::{DEAD_LETTER, Picture, PictureEdge, PictureNode, one_line};
 use anabranch_graph::plan::graph::Port;
 
 /// Maximum numbers of characters of a name and a condition in a box.
@@ -59,11 +59,11 @@ pub(super) enum Role {
 }
 
 impl Role {
-    pub(super) fn face(self) -> Face {
+    pub(super) fn face(self) -> Font {
         match self {
-            Role::Name => Face::Bold,
-            Role::Condition | Role::Records => Face::Mono,
-            Role::Kind | Role::Detail | Role::Measure | Role::Live | Role::Stage | Role::Label => Face::Regular,
+            Role::Name => Font::Bold,
+            Role::Condition | Role::Records => Font::Mono,
+            Role::Kind | Role::Detail | Role::Measure | Role::Live | Role::Stage | Role::Label => Font::Regular,
         }
     }
 
@@ -106,14 +106,14 @@ impl Role {
 
 /// A line of text.
 #[derive(Clone, Debug)]
-pub(super) struct Text {
+pub(super) struct FigureText {
     pub(super) role: Role,
     pub(super) text: String,
 }
 
-impl Text {
+impl FigureText {
     fn new(role: Role, text: impl Into<String>) -> Self {
-        Text { role, text: text.into() }
+        FigureText { role, text: text.into() }
     }
 
     fn width(&self) -> f64 {
@@ -126,7 +126,7 @@ pub(super) struct Card {
     /// Index in the picture.
     pub(super) index: usize,
     pub(super) rect: Rect,
-    pub(super) texts: Vec<Text>,
+    pub(super) texts: Vec<FigureText>,
     /// True if failed records leave here for the dead-letter queue.
     pub(super) fails: bool,
 }
@@ -135,7 +135,7 @@ pub(super) struct Card {
 pub(super) struct Frame {
     pub(super) id: usize,
     pub(super) rect: Rect,
-    pub(super) title: Text,
+    pub(super) title: FigureText,
 }
 
 /// A line between two nodes.
@@ -146,7 +146,7 @@ pub(super) struct Arrow {
     /// True if it connects two stages.
     pub(super) cut: bool,
     pub(super) pieces: Vec<(Point, Point)>,
-    pub(super) label: Option<(Rect, Vec<Text>)>,
+    pub(super) label: Option<(Rect, Vec<FigureText>)>,
 }
 
 /// The drawing of the paths of records. The dead-letter queue is not included; a mark on a card stands for the edge of
@@ -159,15 +159,16 @@ pub(super) struct Figure {
 }
 
 /// A node without a position.
-struct Draft {
+struct UnplacedNode {
     index: usize,
-    texts: Vec<Text>,
+    texts: Vec<FigureText>,
     size: Size,
 }
 
 impl Figure {
     pub(super) fn of(picture: &Picture<'_>, purpose: Purpose) -> Self {
-        let drafts: Vec<Option<Draft>> = picture.nodes.iter().map(|node| Draft::of(node, picture, purpose)).collect();
+        let drafts: Vec<Option<UnplacedNode>> =
+            picture.nodes.iter().map(|node| UnplacedNode::of(node, picture, purpose)).collect();
         match picture.stages.is_empty() {
             true => Figure::graph(picture, drafts, purpose),
             false => Figure::stages(picture, drafts, purpose),
@@ -175,15 +176,15 @@ impl Figure {
     }
 
     /// Draws every node as a separate box.
-    fn graph(picture: &Picture<'_>, drafts: Vec<Option<Draft>>, purpose: Purpose) -> Self {
+    fn graph(picture: &Picture<'_>, drafts: Vec<Option<UnplacedNode>>, purpose: Purpose) -> Self {
         let sizes: Vec<Size> = drafts.iter().flatten().map(|draft| draft.size).collect();
         let mut places = vec![None; drafts.len()];
         for (place, draft) in drafts.iter().flatten().enumerate() {
             places[draft.index] = Some(place);
         }
-        let ways: Vec<&Line> = picture.ways().collect();
+        let ways: Vec<&PictureEdge> = picture.ways().collect();
         let labels: Vec<_> = ways.iter().map(|line| label(line, purpose)).collect();
-        let link = |(line, label): (&&Line, &Option<(Size, Vec<Text>)>)| Link {
+        let link = |(line, label): (&&PictureEdge, &Option<(Size, Vec<FigureText>)>)| Link {
             from: places[line.from].unwrap_or(usize::MAX),
             to: places[line.to].unwrap_or(usize::MAX),
             label: label.as_ref().map(|(size, _)| *size),
@@ -196,16 +197,17 @@ impl Figure {
     }
 
     /// Draws every stage as a box, with its steps from top to bottom.
-    fn stages(picture: &Picture<'_>, mut drafts: Vec<Option<Draft>>, purpose: Purpose) -> Self {
-        let titles: Vec<Text> = picture.stages.iter().map(|stage| Text::new(Role::Stage, stage.title('×'))).collect();
+    fn stages(picture: &Picture<'_>, mut drafts: Vec<Option<UnplacedNode>>, purpose: Purpose) -> Self {
+        let titles: Vec<FigureText> =
+            picture.stages.iter().map(|stage| FigureText::new(Role::Stage, stage.title('×'))).collect();
         // Labels below each step, inside its stage.
         let mut stage_of = vec![usize::MAX; drafts.len()];
         for stage in &picture.stages {
             stage.nodes.iter().for_each(|node| stage_of[*node] = stage.id);
         }
-        let (inside, between): (Vec<&Line>, Vec<&Line>) =
+        let (inside, between): (Vec<&PictureEdge>, Vec<&PictureEdge>) =
             picture.ways().partition(|line| stage_of[line.from] == stage_of[line.to]);
-        let mut below: Vec<Option<(Size, Vec<Text>)>> = drafts.iter().map(|_| None).collect();
+        let mut below: Vec<Option<(Size, Vec<FigureText>)>> = drafts.iter().map(|_| None).collect();
         for line in &inside {
             below[line.from] = label(line, purpose);
         }
@@ -228,7 +230,7 @@ impl Figure {
             })
             .collect();
         let labels: Vec<_> = between.iter().map(|line| label(line, purpose)).collect();
-        let link = |(line, label): (&&Line, &Option<(Size, Vec<Text>)>)| Link {
+        let link = |(line, label): (&&PictureEdge, &Option<(Size, Vec<FigureText>)>)| Link {
             from: stage_of[line.from],
             to: stage_of[line.to],
             label: label.as_ref().map(|(size, _)| *size),
@@ -276,8 +278,8 @@ impl Figure {
 
 /// Returns the arrows of lines along the routes that the layout chose.
 fn routed(
-    lines: Vec<&Line>,
-    labels: Vec<Option<(Size, Vec<Text>)>>,
+    lines: Vec<&PictureEdge>,
+    labels: Vec<Option<(Size, Vec<FigureText>)>>,
     routes: Vec<Route>,
 ) -> impl Iterator<Item = Arrow> {
     lines.into_iter().zip(labels).zip(routes).map(|((line, label), route)| Arrow {
@@ -290,8 +292,8 @@ fn routed(
     })
 }
 
-impl Draft {
-    fn of(node: &Shape<'_>, picture: &Picture<'_>, purpose: Purpose) -> Option<Self> {
+impl UnplacedNode {
+    fn of(node: &PictureNode<'_>, picture: &Picture<'_>, purpose: Purpose) -> Option<Self> {
         if node.kind == DEAD_LETTER {
             return None;
         }
@@ -299,23 +301,26 @@ impl Draft {
         let name = one_line(node.id, NAME, "…");
         match node.plugin {
             Some(plugin) => {
-                texts.push(Text::new(Role::Name, name));
+                texts.push(FigureText::new(Role::Name, name));
                 let plugin = one_line(plugin, NAME, "…");
                 let kind = match node.kind {
                     "processor" | "split" => plugin,
                     kind => format!("{kind} · {plugin}"),
                 };
-                texts.push(Text::new(Role::Kind, kind));
+                texts.push(FigureText::new(Role::Kind, kind));
             }
-            None if node.kind == "branch" => texts.push(Text::new(Role::Name, name)),
+            None if node.kind == "branch" => texts.push(FigureText::new(Role::Name, name)),
             None => {
-                texts.push(Text::new(Role::Kind, node.kind));
+                texts.push(FigureText::new(Role::Kind, node.kind));
             }
         }
         match &node.condition {
-            Some(terms) if terms.as_before => texts.push(Text::new(Role::Condition, "for the same records")),
+            Some(terms) if terms.as_before => texts.push(FigureText::new(Role::Condition, "for the same records")),
             Some(terms) => {
-                texts.push(Text::new(Role::Condition, format!("if {}", one_line(bare(terms.text), CONDITION, "…"))));
+                texts.push(FigureText::new(
+                    Role::Condition,
+                    format!("if {}", one_line(bare(terms.text), CONDITION, "…")),
+                ));
             }
             None => {}
         }
@@ -329,21 +334,21 @@ impl Draft {
             n => details.push(format!("{n} settings")),
         }
         if purpose == Purpose::Live {
-            texts.push(Text::new(Role::Live, ""));
+            texts.push(FigureText::new(Role::Live, ""));
         } else if !details.is_empty() {
-            texts.push(Text::new(Role::Detail, details.join(" · ")));
+            texts.push(FigureText::new(Role::Detail, details.join(" · ")));
         }
         texts.extend(node.measured.iter().flat_map(|measured| {
-            [measured.rows(), measured.cost()].into_iter().map(|text| Text::new(Role::Measure, text))
+            [measured.rows(), measured.cost()].into_iter().map(|text| FigureText::new(Role::Measure, text))
         }));
-        let width = texts.iter().map(Text::width).fold(0.0, f64::max) + 2.0 * PADDING;
+        let width = texts.iter().map(FigureText::width).fold(0.0, f64::max) + 2.0 * PADDING;
         let least = match (purpose, node.plugin) {
             (Purpose::Live, _) => LIVE_WIDTH,
             (Purpose::Print, Some(_)) => LEAST_WIDTH,
             (Purpose::Print, None) => 0.0,
         };
         let height = texts.iter().map(|text| text.role.leading()).sum::<f64>() + 16.0;
-        Some(Draft { index: node.index, texts, size: Size { width: width.max(least), height } })
+        Some(UnplacedNode { index: node.index, texts, size: Size { width: width.max(least), height } })
     }
 
     fn at(self, rect: Rect, picture: &Picture<'_>) -> Card {
@@ -360,7 +365,7 @@ fn bare(text: &str) -> &str {
 }
 
 /// Returns the texts on a line and their size.
-fn label(line: &Line, purpose: Purpose) -> Option<(Size, Vec<Text>)> {
+fn label(line: &PictureEdge, purpose: Purpose) -> Option<(Size, Vec<FigureText>)> {
     if purpose == Purpose::Live {
         return Some((FLOW, Vec::new()));
     }
@@ -370,13 +375,13 @@ fn label(line: &Line, purpose: Purpose) -> Option<(Size, Vec<Text>)> {
     let wrapped = |(role, text): (Role, String)| {
         let most = if role == Role::Records { RECORDS_WIDTH } else { LABEL_WIDTH };
         let lines = role.face().wrap(&text, role.size(), most);
-        lines.into_iter().map(move |line| Text::new(role, line))
+        lines.into_iter().map(move |line| FigureText::new(role, line))
     };
-    let texts: Vec<Text> = said.chain(shape).flat_map(wrapped).collect();
+    let texts: Vec<FigureText> = said.chain(shape).flat_map(wrapped).collect();
     if texts.is_empty() {
         return None;
     }
-    let width = texts.iter().map(Text::width).fold(0.0, f64::max) + 2.0 * LABEL_PADDING;
+    let width = texts.iter().map(FigureText::width).fold(0.0, f64::max) + 2.0 * LABEL_PADDING;
     let height = texts.iter().map(|text| text.role.leading()).sum::<f64>() + 6.0;
     Some((Size { width, height }, texts))
 }

@@ -40,7 +40,7 @@ use petgraph::stable_graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use serde::Serialize;
 
-use anabranch_graph::plan::fuse::{Cut, CutReason};
+use anabranch_graph::plan::fuse::{CutReason, StageBoundary};
 use anabranch_graph::plan::graph::{Guard, Node, NodeKind, PlanGraph, Port};
 use anabranch_graph::plan::stage::{DeadLetterSpec, Limits, ReadSpec, StageKind, StageSpec, WriteSpec};
 use anabranch_graph::plan::{Compiled, Measured, flow};
@@ -146,12 +146,12 @@ pub fn explain_measured(
 struct Picture<'a> {
     pipeline: &'a str,
     pass: Pass,
-    nodes: Vec<Shape<'a>>,
-    edges: Vec<Line>,
+    nodes: Vec<PictureNode<'a>>,
+    edges: Vec<PictureEdge>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     stages: Vec<Cluster<'a>>,
-    #[serde(skip_serializing_if = "<[Cut]>::is_empty")]
-    wires: &'a [Cut],
+    #[serde(skip_serializing_if = "<[StageBoundary]>::is_empty")]
+    wires: &'a [StageBoundary],
     dead_letter_queue: DeadLetters<'a>,
     routes: Vec<Route<'a>>,
     limits: Bounds,
@@ -161,7 +161,7 @@ struct Picture<'a> {
 
 /// A node.
 #[derive(Serialize)]
-struct Shape<'a> {
+struct PictureNode<'a> {
     /// Index in the picture.
     index: usize,
     id: &'a str,
@@ -192,7 +192,7 @@ struct Terms<'a> {
 
 /// An edge between two nodes of the picture.
 #[derive(Clone, PartialEq, Eq, Serialize)]
-struct Line {
+struct PictureEdge {
     from: usize,
     to: usize,
     port: Port,
@@ -242,7 +242,7 @@ impl<'a> Picture<'a> {
             Pass::Fused => places::fused_nodes(graph),
             Pass::Lowered | Pass::Rewritten => graph.node_indices().collect(),
         };
-        let mut nodes: Vec<_> = indices.iter().enumerate().map(|(i, n)| Shape::of(i, &graph[*n])).collect();
+        let mut nodes: Vec<_> = indices.iter().enumerate().map(|(i, n)| PictureNode::of(i, &graph[*n])).collect();
         let place = |node: NodeIndex| indices.binary_search(&node).ok();
         let stages: &[StageSpec] = if pass == Pass::Fused { &compiled.stages.stages } else { &[] };
         let stages: Vec<Cluster<'a>> = stages
@@ -304,22 +304,22 @@ impl<'a> Picture<'a> {
     }
 
     /// Returns the edges of successful records.
-    fn ways(&self) -> impl Iterator<Item = &Line> {
+    fn ways(&self) -> impl Iterator<Item = &PictureEdge> {
         self.edges.iter().filter(|line| line.port != Port::Failed)
     }
 
     /// Returns the node of the dead-letter queue.
-    fn dead_letter_node(&self) -> Option<&Shape<'a>> {
+    fn dead_letter_node(&self) -> Option<&PictureNode<'a>> {
         self.nodes.iter().find(|node| node.kind == DEAD_LETTER)
     }
 }
 
-fn graph_lines(graph: &PlanGraph, place: impl Fn(NodeIndex) -> Option<usize>) -> Vec<Line> {
-    let mut lines: Vec<Line> = graph
+fn graph_lines(graph: &PlanGraph, place: impl Fn(NodeIndex) -> Option<usize>) -> Vec<PictureEdge> {
+    let mut lines: Vec<PictureEdge> = graph
         .edge_references()
         .filter_map(|edge| {
             let (from, to) = (place(edge.source())?, place(edge.target())?);
-            Some(Line { port: edge.weight().port, ..Line::inside(from, to) })
+            Some(PictureEdge { port: edge.weight().port, ..PictureEdge::inside(from, to) })
         })
         .collect();
     lines.sort_unstable_by_key(|line| (line.from, line.port, line.to));
@@ -327,21 +327,21 @@ fn graph_lines(graph: &PlanGraph, place: impl Fn(NodeIndex) -> Option<usize>) ->
 }
 
 /// Returns the edges inside stages, between stages, and from each stage that can fail.
-fn stage_lines(places: &Places, cuts: &[Cut]) -> Vec<Line> {
+fn stage_lines(places: &Places, cuts: &[StageBoundary]) -> Vec<PictureEdge> {
     let line = |edge: &EdgePlace| {
-        let line = Line::inside(edge.from, edge.to);
+        let line = PictureEdge::inside(edge.from, edge.to);
         match edge.runs {
             EdgeRuns::Inside(..) => line,
-            EdgeRuns::Wire(wire) => Line { cut: cuts.get(wire).map(|cut| cut.reason), ..line },
-            EdgeRuns::Failed(_) => Line { port: Port::Failed, ..line },
+            EdgeRuns::Wire(wire) => PictureEdge { cut: cuts.get(wire).map(|cut| cut.reason), ..line },
+            EdgeRuns::Failed(_) => PictureEdge { port: Port::Failed, ..line },
         }
     };
-    let mut lines: Vec<Line> = places.edges.iter().map(line).collect();
+    let mut lines: Vec<PictureEdge> = places.edges.iter().map(line).collect();
     lines.sort_unstable_by_key(|line| (line.from, line.port, line.to));
     lines
 }
 
-impl Line {
+impl PictureEdge {
     /// Returns the texts next to an edge in a diagram: port, reason for the stage boundary, shape of the records.
     fn words(&self) -> Vec<String> {
         let port = matches!(self.port, Port::Taken | Port::Skipped).then(|| self.port.as_str().to_owned());
@@ -357,15 +357,15 @@ impl Line {
 
     /// Creates an edge from one step of a stage to the next.
     fn inside(from: usize, to: usize) -> Self {
-        Line { from, to, port: Port::Out, cut: None, shape: None, reshaped: false }
+        PictureEdge { from, to, port: Port::Out, cut: None, shape: None, reshaped: false }
     }
 }
 
 const DEAD_LETTER: &str = "dead-letter queue";
 
-impl<'a> Shape<'a> {
+impl<'a> PictureNode<'a> {
     fn of(index: usize, node: &'a Node) -> Self {
-        let mut shape = Shape {
+        let mut shape = PictureNode {
             index,
             id: &node.id,
             kind: "",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use petgraph::stable_graph::NodeIndex;
 use serde::Serialize;
 
-use super::{Shape, grouped};
+use super::{PictureNode, grouped};
 use anabranch_graph::plan::measure::{Measured, StepCount};
 
 /// Counters and times of a node.
@@ -38,7 +38,7 @@ pub(super) struct Totals<'a> {
 
 /// Adds measurements to the nodes of a picture.
 pub(super) fn note(
-    nodes: &mut [Shape<'_>],
+    nodes: &mut [PictureNode<'_>],
     measured: &Measured,
     members: &[Vec<NodeIndex>],
     place: impl Fn(NodeIndex) -> Option<usize>,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::dot::label;
-use super::{Picture, Shape};
+use super::{Picture, PictureNode};
 use anabranch_graph::plan::graph::Port;
 
 pub(super) fn print(picture: &Picture<'_>) -> String {
@@ -54,7 +54,7 @@ fn comment(out: &mut String, text: &str) {
     let _ = writeln!(out, "%% {text}");
 }
 
-fn node(out: &mut String, indent: &str, shape: &Shape<'_>) {
+fn node(out: &mut String, indent: &str, shape: &PictureNode<'_>) {
     let (open, close) = match shape.kind {
         "source" | "destination" | super::DEAD_LETTER => ("[(", ")]"),
         "branch" => ("{", "}"),

@@ -147,7 +147,7 @@ impl Route<'_> {
 }
 
 /// A guarantee, as a row of a table.
-pub(super) struct Promise {
+pub(super) struct Guarantee {
     pub(super) way: String,
     pub(super) guarantee: String,
     pub(super) duplicates: String,
@@ -156,7 +156,7 @@ pub(super) struct Promise {
 impl Picture<'_> {
     /// Returns one row per guarantee, with the paths that have it. The last row describes failed records, with the mark
     /// of nodes that they leave from. O(routes²) for routes that differ.
-    pub(super) fn promises(&self) -> Vec<Promise> {
+    pub(super) fn promises(&self) -> Vec<Guarantee> {
         // Group destinations of a source with equal guarantees first, then sources with equal destinations.
         let mut ways: Vec<(Vec<&str>, Vec<&str>, &Route<'_>)> = Vec::new();
         for route in &self.routes {
@@ -175,13 +175,13 @@ impl Picture<'_> {
                 None => rows.push((sources, destinations, route)),
             }
         }
-        let promise = |(sources, destinations, route): (Vec<&str>, Vec<&str>, &Route<'_>)| Promise {
+        let promise = |(sources, destinations, route): (Vec<&str>, Vec<&str>, &Route<'_>)| Guarantee {
             way: format!("{} → {}", sources.join(", "), destinations.join(", ")),
             guarantee: route.guarantee().to_owned(),
             duplicates: route.duplicates(),
         };
-        let mut promises: Vec<Promise> = rows.into_iter().map(promise).collect();
-        promises.push(Promise {
+        let mut promises: Vec<Guarantee> = rows.into_iter().map(promise).collect();
+        promises.push(Guarantee {
             way: format!("○ failed records → {}", self.dead_letter_queue.plugin),
             guarantee: self.dead_letter_queue.rule(),
             duplicates: String::new(),

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::figure::{Arrow, Card, Figure, Frame, Purpose, Role, Text};
+use super::figure::{Arrow, Card, Figure, FigureText, Frame, Purpose, Role};
 use super::layout::{Point, Rect, Size};
-use super::typeface::Face;
-use super::{Picture, Shape};
+use super::typeface::Font;
+use super::{Picture, PictureNode};
 use anabranch_graph::plan::graph::Port;
 
 /// Margin of the page.
@@ -25,16 +25,16 @@ pub(super) fn print(picture: &Picture<'_>) -> String {
     let figure = Figure::of(picture, Purpose::Print);
     let width = figure.size.width.max(LEAST_WIDTH);
     let mut head = Sheet::new(MARGIN, MARGIN + 18.0, width);
-    head.line("plan-name", Face::Bold, 18.0, 24.0, picture.pipeline);
+    head.line("plan-name", Font::Bold, 18.0, 24.0, picture.pipeline);
     head.line(
         "fine",
-        Face::Regular,
+        Font::Regular,
         FINE,
         FINE_LEADING,
         &format!("{} · {}", picture.counted(), picture.limits.sentence()),
     );
     if let Some(totals) = &picture.measured {
-        head.line("fine", Face::Regular, FINE, FINE_LEADING, &totals.sentence());
+        head.line("fine", Font::Regular, FINE, FINE_LEADING, &totals.sentence());
     }
     let top = head.y + 8.0;
     let mut foot = Sheet::new(MARGIN, top + figure.size.height + 40.0, width);
@@ -102,7 +102,7 @@ fn frame(out: &mut String, frame: &Frame) {
     out.push_str("</g>\n");
 }
 
-fn card(out: &mut String, card: &Card, node: &Shape<'_>) {
+fn card(out: &mut String, card: &Card, node: &PictureNode<'_>) {
     let Rect { x, y, width, height } = card.rect;
     let kind = node.kind.replace(' ', "-");
     let junction = node.plugin.is_none();
@@ -221,8 +221,8 @@ fn flow(out: &mut String, arrow: &Arrow, Rect { x, y, width, height }: Rect) {
     out.push_str("</g>\n");
 }
 
-fn text(out: &mut String, text: &Text, x: f64, y: f64, anchor: &str) {
-    let Text { role, text } = text;
+fn text(out: &mut String, text: &FigureText, x: f64, y: f64, anchor: &str) {
+    let FigureText { role, text } = text;
     let (class, size) = (role.class(), Role::size(*role));
     let anchor = if anchor == "start" { String::new() } else { format!(" text-anchor=\"{anchor}\"") };
     let _ = writeln!(
@@ -253,7 +253,7 @@ impl Sheet {
         );
     }
 
-    fn line(&mut self, class: &str, face: Face, size: f64, leading: f64, text: &str) {
+    fn line(&mut self, class: &str, face: Font, size: f64, leading: f64, text: &str) {
         for line in face.wrap(text, size, self.width) {
             self.put(class, size, self.x, self.y, &line);
             self.y += leading;
@@ -273,9 +273,9 @@ impl Sheet {
             let cells = [&promise.way, &promise.guarantee, &promise.duplicates];
             let mut lines = 1;
             for ((cell, start), (width, face)) in
-                cells.into_iter().zip(starts).zip(columns.into_iter().zip([Face::Bold, Face::Regular, Face::Regular]))
+                cells.into_iter().zip(starts).zip(columns.into_iter().zip([Font::Bold, Font::Regular, Font::Regular]))
             {
-                let class = if face == Face::Bold { "strong" } else { "fine" };
+                let class = if face == Font::Bold { "strong" } else { "fine" };
                 let wrapped = face.wrap(cell, FINE, width);
                 for (i, line) in wrapped.iter().enumerate() {
                     self.put(class, FINE, start, self.y + i as f64 * FINE_LEADING, line);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Picture, Shape, TextStyle, one_line};
+use super::{Picture, PictureNode, TextStyle, one_line};
 use anabranch_graph::plan::graph::Port;
 
 /// Maximum numbers of characters of a condition, a setting value and a record shape.
@@ -17,7 +17,7 @@ const SHAPE: usize = 120;
 /// of a run.
 pub(super) fn outline(picture: &Picture<'_>) -> String {
     let page = Page::of(picture, TextStyle { unicode: true, color: false });
-    let rows: Vec<&Row> = page.rows.iter().filter(|row| row.about != About::Detail).collect();
+    let rows: Vec<&DrawnLine> = page.rows.iter().filter(|row| row.about != LineSubject::Detail).collect();
     // Text and numbers only, so this cannot fail.
     serde_json::to_string(&json!({ "pipeline": picture.pipeline, "rows": rows })).unwrap_or_default() + "\n"
 }
@@ -37,9 +37,9 @@ pub(super) fn print(picture: &Picture<'_>, style: TextStyle) -> String {
 
 /// Writes ANSI colours if enabled.
 #[derive(Clone, Copy)]
-struct Ink(bool);
+struct AnsiColours(bool);
 
-impl Ink {
+impl AnsiColours {
     fn paint(self, code: &str, text: &str) -> String {
         if self.0 && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
@@ -71,7 +71,7 @@ impl Ink {
 
 /// A line of the drawing.
 #[derive(Serialize)]
-struct Row {
+struct DrawnLine {
     /// Line characters before the text.
     lead: String,
     text: String,
@@ -79,13 +79,13 @@ struct Row {
     #[serde(skip_serializing_if = "String::is_empty")]
     kind: String,
     #[serde(flatten)]
-    about: About,
+    about: LineSubject,
 }
 
 /// The part of the plan that a line describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "about", rename_all = "camelCase")]
-enum About {
+enum LineSubject {
     /// A node; the text is its id.
     Node { node: usize },
     /// The condition of the node above.
@@ -102,12 +102,12 @@ enum About {
 
 struct Page {
     style: TextStyle,
-    ink: Ink,
+    ink: AnsiColours,
     /// True if stages are drawn, whose titles include the number of workers.
     staged: bool,
     /// Shapes of the records that leave each node, if they differ from those that enter it.
     shapes: Vec<Option<String>>,
-    rows: Vec<Row>,
+    rows: Vec<DrawnLine>,
 }
 
 impl Page {
@@ -118,7 +118,7 @@ impl Page {
         for line in &picture.edges {
             shapes[line.from] = shapes[line.from].take().or(line.shown_shape().map(str::to_owned));
         }
-        let mut page = Page { style, ink: Ink(style.color), staged, shapes, rows: Vec::new() };
+        let mut page = Page { style, ink: AnsiColours(style.color), staged, shapes, rows: Vec::new() };
         match staged {
             true => page.stages(picture),
             false => page.graph(picture),
@@ -126,8 +126,8 @@ impl Page {
         page
     }
 
-    fn line(&mut self, lead: impl Into<String>, text: impl Into<String>, about: About) {
-        self.rows.push(Row { lead: lead.into(), text: text.into(), kind: String::new(), about });
+    fn line(&mut self, lead: impl Into<String>, text: impl Into<String>, about: LineSubject) {
+        self.rows.push(DrawnLine { lead: lead.into(), text: text.into(), kind: String::new(), about });
     }
 
     fn pick(&self, unicode: &'static str, ascii: &'static str) -> &'static str {
@@ -168,7 +168,7 @@ impl Page {
     /// Draws a path up to its end or a merge, which is returned. `first` precedes its first line, `rest` the others.
     fn way(
         &mut self,
-        nodes: &[Shape<'_>],
+        nodes: &[PictureNode<'_>],
         ways: &[Vec<(Port, usize)>],
         start: usize,
         first: &str,
@@ -190,9 +190,9 @@ impl Page {
                 [(_, next)] => next,
                 [(Port::Taken, taken), (Port::Skipped, merge)] => {
                     let below = format!("{rest}{bar}");
-                    self.line(format!("{rest}{tee} "), Port::Taken.as_str(), About::Way);
+                    self.line(format!("{rest}{tee} "), Port::Taken.as_str(), LineSubject::Way);
                     self.way(nodes, ways, taken, &below, &below);
-                    self.line(format!("{rest}{tee} "), Port::Skipped.as_str(), About::Way);
+                    self.line(format!("{rest}{tee} "), Port::Skipped.as_str(), LineSubject::Way);
                     closing = merge;
                     merge
                 }
@@ -206,7 +206,7 @@ impl Page {
         }
     }
 
-    fn node(&mut self, node: &Shape<'_>, lead: &str, rest: &str, goes_on: bool) {
+    fn node(&mut self, node: &PictureNode<'_>, lead: &str, rest: &str, goes_on: bool) {
         let mark = match node.kind {
             "branch" => self.pick("◇ ", "? "),
             "merge" | "fan-out" => self.pick("○ ", "o "),
@@ -222,7 +222,7 @@ impl Page {
         let (top, bar) = (self.pick("╭ ", ". "), self.pick("│ ", "| "));
         for stage in &picture.stages {
             let title = stage.title(if self.style.unicode { '×' } else { 'x' });
-            self.line(top, self.ink.kind(&title), About::Stage);
+            self.line(top, self.ink.kind(&title), LineSubject::Stage);
             for &index in &stage.nodes {
                 self.shape(&picture.nodes[index], bar.to_owned(), &format!("{bar}  "));
             }
@@ -238,20 +238,20 @@ impl Page {
                 let text = format!("S{:<4} {}", cut.wire.to.0, self.ink.dim(&cut.reason.to_string()));
                 let ends = (stage.nodes.last(), picture.stages.get(cut.wire.to.0).and_then(|next| next.nodes.first()));
                 let about = match ends {
-                    (Some(&from), Some(&to)) => About::Edge { from, to },
-                    _ => About::Way,
+                    (Some(&from), Some(&to)) => LineSubject::Edge { from, to },
+                    _ => LineSubject::Way,
                 };
                 self.line(lead, text, about);
             }
             if wires.is_empty() {
-                self.line(self.pick("╰─■ ", "`-- "), self.ink.dim("delivered"), About::Way);
+                self.line(self.pick("╰─■ ", "`-- "), self.ink.dim("delivered"), LineSubject::Way);
             }
         }
     }
 
     // ---- lines ---------------------------------------------------------------------------------
 
-    fn shape(&mut self, node: &Shape<'_>, lead: String, below: &str) {
+    fn shape(&mut self, node: &PictureNode<'_>, lead: String, below: &str) {
         let kind = match node.plugin {
             Some(plugin) if matches!(node.kind, "processor" | "split") => plugin.to_owned(),
             Some(plugin) => format!("{} {plugin}", node.kind),
@@ -259,8 +259,8 @@ impl Page {
             None => node.kind.to_owned(),
         };
         let dots = self.ellipsis();
-        let about = About::Node { node: node.index };
-        self.rows.push(Row { lead, text: one_line(node.id, SETTING, dots), kind, about });
+        let about = LineSubject::Node { node: node.index };
+        self.rows.push(DrawnLine { lead, text: one_line(node.id, SETTING, dots), kind, about });
         let condition = node.condition.as_ref().map(|terms| match terms.as_before {
             true => self.ink.condition("for the same records as the previous step"),
             false => {
@@ -270,7 +270,7 @@ impl Page {
             }
         });
         if let Some(text) = condition {
-            self.line(below, text, About::Condition { node: node.index });
+            self.line(below, text, LineSubject::Condition { node: node.index });
         }
         let mut details = Vec::new();
         if let Some(workers) = node.workers.filter(|workers| *workers > 1 && !self.staged) {
@@ -292,17 +292,17 @@ impl Page {
             details.push(self.ink.shape(&format!("{arrow} {}", one_line(&self.ascii(&shape), SHAPE, dots))));
         }
         for text in details {
-            self.line(below, text, About::Detail);
+            self.line(below, text, LineSubject::Detail);
         }
     }
 
     fn print(&self, out: &mut String) {
         let width = |text: &str| text.chars().count();
-        let is_node = |row: &&Row| matches!(row.about, About::Node { .. });
+        let is_node = |row: &&DrawnLine| matches!(row.about, LineSubject::Node { .. });
         let widths = self.rows.iter().filter(is_node).map(|row| width(&row.lead) + width(&row.text));
         let column = widths.max().unwrap_or(0).min(CONDITION) + 2;
         for row in &self.rows {
-            let Row { lead, text, kind, .. } = row;
+            let DrawnLine { lead, text, kind, .. } = row;
             let line = match is_node(&row) {
                 true => {
                     let gap = " ".repeat(column.saturating_sub(width(lead) + width(text)).max(1));

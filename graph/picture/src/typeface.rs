@@ -12,7 +12,7 @@ const WIDTHS: [u16; 95] = [
 
 /// Font of a text.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Face {
+pub(super) enum Font {
     /// For names.
     Bold,
     /// For descriptions.
@@ -21,7 +21,7 @@ pub(super) enum Face {
     Mono,
 }
 
-impl Face {
+impl Font {
     /// Returns the width of a text in pixels. An estimate that is too large rather than too small.
     pub(super) fn width(self, text: &str, size: f64) -> f64 {
         text.chars().map(|c| self.advance(c)).sum::<f64>() * size
@@ -34,8 +34,8 @@ impl Face {
             // Hangul, kana, Chinese characters and pictographs.
             ('\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{ffdc}' | '\u{10000}'.., _) => 1.4,
             (_, None) => 1.0,
-            (_, Some(_)) if self == Face::Mono => 0.61,
-            (_, Some(width)) if self == Face::Bold => f64::from(*width) / 1000.0,
+            (_, Some(_)) if self == Font::Mono => 0.61,
+            (_, Some(width)) if self == Font::Bold => f64::from(*width) / 1000.0,
             (_, Some(width)) => f64::from(*width) / 1000.0 * 0.94,
         }
     }
@@ -75,17 +75,17 @@ mod tests {
 
     #[test]
     fn wide_characters_take_more_room() {
-        assert!(Face::Bold.width("W", 10.0) > Face::Bold.width("i", 10.0));
-        assert!(Face::Regular.width("漢字", 10.0) >= 20.0);
-        assert_eq!(Face::Mono.width("ab", 10.0), Face::Mono.width("iW", 10.0));
+        assert!(Font::Bold.width("W", 10.0) > Font::Bold.width("i", 10.0));
+        assert!(Font::Regular.width("漢字", 10.0) >= 20.0);
+        assert_eq!(Font::Mono.width("ab", 10.0), Font::Mono.width("iW", 10.0));
     }
 
     #[test]
     fn wrapped_lines_keep_their_words_and_their_width() {
         let text = "at least once, in the order of each source partition; averyverylongwordwithoutanyspace";
-        let lines = Face::Regular.wrap(text, 12.0, 120.0);
+        let lines = Font::Regular.wrap(text, 12.0, 120.0);
         assert!(lines.len() > 3);
-        assert!(lines.iter().all(|line| Face::Regular.width(line, 12.0) <= 120.0), "{lines:?}");
+        assert!(lines.iter().all(|line| Font::Regular.width(line, 12.0) <= 120.0), "{lines:?}");
         let squeezed = |text: &str| text.replace(' ', "");
         assert_eq!(squeezed(&lines.concat()), squeezed(text));
     }

@@ -66,7 +66,7 @@ pub struct SourceFile {
 impl SourceFile {
     /// Returns the line and the column in characters of a byte, both from 1. O(text).
     pub fn position(&self, at: u32) -> (u32, u32) {
-        lines::Lines::of(&self.text).position(at as usize)
+        lines::LineStarts::of(&self.text).position(at as usize)
     }
 }
 

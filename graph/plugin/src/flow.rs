@@ -32,10 +32,10 @@ use crate::diagnostic::Severity;
 
 pub use assembled::may_be_json;
 pub use content::OWN_KEY;
-pub use look::{Look, Named};
-pub use record::{Keys, Operations, Pieces, RecordShape};
+pub use look::{LookedUpField, TrialCheck};
+pub use record::{Keys, Operations, RecordShape, SplitRecords};
 pub use remark::{Part, Place, Remark};
-pub use shape::{Content, Field, Fields, Form, Kinds, Shape, Since, Type};
+pub use shape::{Content, Field, Fields, Form, Kinds, Shape, ShapeOrigin, Type};
 pub use texts::Texts;
 pub use uses::Uses;
 use walk::{Access, Resolution, walk};
@@ -49,25 +49,25 @@ pub struct Flow {
     may_fail: bool,
     fails: bool,
     /// Checks for real records, if the caller requests them.
-    looks: Option<Vec<(Place, Look)>>,
+    looks: Option<Vec<(Place, TrialCheck)>>,
     /// True if the shape is that of observed records.
     observed: bool,
     /// True if a part of the node's configuration contains values of variables: it may differ in another environment.
     pub substituted: bool,
-    /// True if the node is not applied to every record: it has a condition, or stands in a branch.
+    /// True if the node is not applied to every record: it has a condition, or is in a branch.
     pub guarded: bool,
 }
 
 /// The possible values of a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct PossibleValues {
     /// The type of the value if it exists; without kinds if it never exists.
     pub ty: Type,
     /// True if it may be missing or absent.
     pub missing: bool,
 }
 
-impl Found {
+impl PossibleValues {
     /// Returns `true` if it never exists.
     pub fn is_missing(&self) -> bool {
         self.ty.kinds == Kinds::NONE
@@ -153,7 +153,7 @@ impl Flow {
     }
 
     /// Returns the possible results of [`Reference::get`].
-    pub fn get(&mut self, place: impl Into<Place>, reference: &Reference) -> Found {
+    pub fn get(&mut self, place: impl Into<Place>, reference: &Reference) -> PossibleValues {
         let place = place.into();
         match reference.target() {
             Target::Data(side) => {
@@ -168,7 +168,7 @@ impl Flow {
                     ty.kinds = ty.kinds | Kinds::MAP;
                     ty.fields = fields.clone();
                 }
-                Found { ty, missing: shape.absent }
+                PossibleValues { ty, missing: shape.absent }
             }
             Target::Field(side, path) => {
                 let names: Vec<&Str> = path.parents().iter().chain([path.last()]).collect();
@@ -176,22 +176,22 @@ impl Flow {
                 self.judge(&place, &outcome, true);
                 self.judge_usual(&place, &outcome, *side, &names, &[Access::Reference]);
                 self.use_parents(&place, *side, path.parents());
-                Found { ty: outcome.ty, missing: outcome.missing }
+                PossibleValues { ty: outcome.ty, missing: outcome.missing }
             }
             Target::Entry(key) => {
                 self.entry(&place, key);
                 let missing = !self.record.metadata.has(key);
                 let kinds = if self.record.metadata.may_have(key) { Kinds::TEXT } else { Kinds::NONE };
-                Found { ty: Type::of(kinds), missing }
+                PossibleValues { ty: Type::of(kinds), missing }
             }
             Target::Record | Target::Position | Target::Operation | Target::Metadata | Target::Payload => {
-                Found { ty: Type::any(), missing: false }
+                PossibleValues { ty: Type::any(), missing: false }
             }
         }
     }
 
     /// Returns the possible values of a reference without reporting findings.
-    pub fn peek(&self, reference: &Reference) -> Found {
+    pub fn peek(&self, reference: &Reference) -> PossibleValues {
         Flow::new(self.record.clone()).get(Place::NODE, reference)
     }
 
@@ -218,7 +218,7 @@ impl Flow {
         reference: &Reference,
         wanted: (Kinds, &str),
         or_nothing: bool,
-    ) -> Found {
+    ) -> PossibleValues {
         let place = place.into();
         let found = self.get(place.clone(), reference);
         let (kinds, name) = wanted;

@@ -30,7 +30,7 @@ pub struct FormatSettings {
     /// change in a Debezium envelope), recfmt/raw (only the payload: raw data unchanged, structured data as JSON) or
     /// template (the output of the template in sdk.record.format.options).
     #[parameter(name = FORMAT, default = "recfmt/json")]
-    format: Argument<Name>,
+    format: Argument<RecordFormatName>,
     /// For the format template: the template; a missing key in a map fails the record. For the format debezium/json:
     /// options as name=value, separated by commas: debezium.schema.name (name of the envelope's schema; default: none),
     /// debezium.rawData.key (field for raw data that is not a JSON object; default: recfmt.rawData).
@@ -40,20 +40,20 @@ pub struct FormatSettings {
 
 /// Names of record formats.
 #[derive(Clone, Copy, Debug)]
-enum Name {
+enum RecordFormatName {
     Json,
     Debezium,
     Raw,
     Template,
 }
 
-impl Choice for Name {
+impl Choice for RecordFormatName {
     const CHOICES: &'static [(&'static str, Self)] = &[
-        ("recfmt/json", Name::Json),
-        ("opencdc/json", Name::Json),
-        ("debezium/json", Name::Debezium),
-        ("recfmt/raw", Name::Raw),
-        ("template", Name::Template),
+        ("recfmt/json", RecordFormatName::Json),
+        ("opencdc/json", RecordFormatName::Json),
+        ("debezium/json", RecordFormatName::Debezium),
+        ("recfmt/raw", RecordFormatName::Raw),
+        ("template", RecordFormatName::Template),
     ];
 }
 
@@ -78,7 +78,7 @@ impl RecordFormat {
     pub fn new(settings: &FormatSettings) -> Result<RecordFormat, Diagnostics> {
         let FormatSettings { format, options } = settings;
         match (**format, options.as_ref()) {
-            (Name::Template, None) => Err(Diagnostic::error(
+            (RecordFormatName::Template, None) => Err(Diagnostic::error(
                 codes::SETTINGS_REQUIRED,
                 format!("{OPTIONS:?} is required if {FORMAT} is template"),
             )
@@ -89,11 +89,13 @@ impl RecordFormat {
                                 '{{{{ printf \"%s\" .Payload.After }}}}' for raw data"
             ))
             .into()),
-            (Name::Template, Some(_)) => Ok(RecordFormat::Template(options.compile_template(MissingKey::Error)?)),
-            (Name::Debezium, _) => envelope(options).map(RecordFormat::Debezium),
-            (Name::Raw, None) => Ok(RecordFormat::Raw),
-            (Name::Json, None) => Ok(RecordFormat::Json),
-            (Name::Json | Name::Raw, Some(_)) => Err(options
+            (RecordFormatName::Template, Some(_)) => {
+                Ok(RecordFormat::Template(options.compile_template(MissingKey::Error)?))
+            }
+            (RecordFormatName::Debezium, _) => envelope(options).map(RecordFormat::Debezium),
+            (RecordFormatName::Raw, None) => Ok(RecordFormat::Raw),
+            (RecordFormatName::Json, None) => Ok(RecordFormat::Json),
+            (RecordFormatName::Json | RecordFormatName::Raw, Some(_)) => Err(options
                 .finding(
                     codes::SETTINGS_UNUSED,
                     format!("{OPTIONS} is used only if {FORMAT} is template or debezium/json"),

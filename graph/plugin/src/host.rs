@@ -18,7 +18,7 @@ pub struct Host {
     /// The log for output of the `log` destination and other plugins.
     pub log: Arc<dyn LogSink>,
     /// Results that operators stored in earlier runs.
-    pub memo: Arc<dyn ResultCache>,
+    pub result_cache: Arc<dyn ResultCache>,
     /// The settings with which connectors were last active.
     pub active: Arc<dyn ActiveSettings>,
     /// The schemas of keys and payloads.

@@ -52,9 +52,9 @@ pub use kinds::{ByteSize, Choice};
 /// assert_eq!(names, ["field", "share", "retry.delay", "apiKey", "headers.*"]);
 /// ```
 ///
-/// The name of a parameter is the name of the field in camelCase, its description is the documentation of the field, and
-/// its kind is that of the [`ParameterType`]. A field is required if it has no default and its type has no value for an
-/// absent setting, as [`Option`], [`Vec`] and maps have.
+/// The name of a parameter is the name of the field in camelCase, its description is the documentation of the field,
+/// and its kind is that of the [`ParameterType`]. A field is required if it has no default and its type has no value
+/// for an absent setting, as [`Option`], [`Vec`] and maps have.
 ///
 /// | `#[parameter(…)]` | Meaning |
 /// | --- | --- |
@@ -74,10 +74,10 @@ pub use kinds::{ByteSize, Choice};
 /// | `flatten` | the field has parameters of its own, with their names |
 /// | `adjust = f` | the function `f` changes the parameters of a field with `nested` or `flatten` |
 ///
-/// `#[parameter(rename_all = "snake_case")]` or `"kebab-case"` on the struct gives other names than camelCase. Texts, lists
-/// of texts and numbers may be constants. The field of a map `BTreeMap<Str, T>` takes all settings
-/// `name.*` by the rest of their names, those that have a parameter of their own too. With `nested`, the field of a map
-/// takes settings `name.*.…` as structs.
+/// `#[parameter(rename_all = "snake_case")]` or `"kebab-case"` on the struct gives other names than camelCase. Texts,
+/// lists of texts and numbers may be constants. The field of a map `BTreeMap<Str, T>` takes all settings `name.*` by
+/// the rest of their names, those that have a parameter of their own too. With `nested`, the field of a map takes
+/// settings `name.*.…` as structs.
 pub trait Parameters: Sized {
     /// Declares the parameters, with names that begin with `prefix`.
     fn declare(prefix: &str, declarations: &mut Declarations);
@@ -102,7 +102,7 @@ pub trait ParameterType: Sized {
     /// Returns the value of a text that has the kind and satisfies the validations of the parameter.
     ///
     /// # Errors
-    /// Why the type does not have it, as a phrase: `must be at most 255`.
+    /// Reason why the type does not contain the value, as a phrase: `must be at most 255`.
     fn convert(value: &Typed, text: &Str) -> Result<Self, String>;
 
     /// Returns the name under which a parameter of this name is declared.

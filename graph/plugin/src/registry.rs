@@ -15,7 +15,7 @@ mod plugin;
 mod standalone;
 
 pub use plugin::Plugin;
-pub use standalone::{Farewell, StandaloneConnector};
+pub use standalone::{DeletionNotice, StandaloneConnector};
 
 /// Role of a connector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]

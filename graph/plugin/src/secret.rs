@@ -369,7 +369,7 @@ mod tests {
             for after in ["", "1", "12"] {
                 let text = STANDARD.encode(format!("{before}correct horse>>>{after}"));
                 let left = masked("correct horse>>>", &text);
-                // What is left are the groups of four that hold something else.
+                // The remaining groups of four contain other text.
                 let groups = (before.len() + 2).div_ceil(3) + (after.len() + 2).div_ceil(3);
                 assert!(left.contains("***") && left.len() <= 3 + 4 * groups, "{text}: {left}");
             }

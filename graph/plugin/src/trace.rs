@@ -236,7 +236,7 @@ pub trait SpanSink: Send + Sync {
 }
 
 /// Earlier traces of the rows of a replay.
-pub trait Past: Send + Sync {
+pub trait EarlierTraces: Send + Sync {
     /// Returns the span in which the row with this number failed before.
     fn failed_in(&self, row: u64) -> Option<SpanContext>;
 }
@@ -250,7 +250,7 @@ pub struct Tracing {
     /// is recorded.
     pub share: Share,
     /// For a replay, the earlier traces: records that were traced when they failed are traced again.
-    pub past: Option<Arc<dyn Past>>,
+    pub past: Option<Arc<dyn EarlierTraces>>,
 }
 
 impl fmt::Debug for Tracing {

@@ -16,7 +16,7 @@ pub struct Written {
     value: Str,
     written: Str,
     span: Span,
-    layout: Option<Arc<Layout>>,
+    layout: Option<Arc<TextMapping>>,
     content: Option<Arc<Content>>,
 }
 
@@ -41,13 +41,13 @@ impl Written {
     pub fn verbatim(text: impl Into<Str>, file: FileId, start: u32) -> Self {
         let text = text.into();
         let end = start.saturating_add(u32::try_from(text.len()).unwrap_or(u32::MAX));
-        let mut layout = Layout::default();
-        layout.push(0, text.len(), start, text.len(), Kind::Verbatim);
+        let mut layout = TextMapping::default();
+        layout.push(0, text.len(), start, text.len(), WrittenKind::Verbatim);
         Self::with_layout(text.clone(), text, Span { file, start, end }, Some(layout))
     }
 
     /// Creates a value from its text, its text in a file, and the mapping of their bytes.
-    pub fn with_layout(value: Str, written: Str, span: Span, layout: Option<Layout>) -> Self {
+    pub fn with_layout(value: Str, written: Str, span: Span, layout: Option<TextMapping>) -> Self {
         Written { value, written, span, layout: layout.map(Arc::new), content: None }
     }
 
@@ -143,33 +143,33 @@ impl std::fmt::Display for Written {
 /// Mapping of the bytes of a text to bytes of a file: pieces in ascending order, with gaps where the
 /// file has only indentation or line breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Layout {
-    pieces: Vec<Piece>,
+pub struct TextMapping {
+    pieces: Vec<MappedRange>,
     substituted: Vec<Str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
+struct MappedRange {
     text: u32,
     len: u32,
     source: u32,
     source_len: u32,
-    kind: Kind,
+    kind: WrittenKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum WrittenKind {
     /// The same bytes in both.
     Verbatim,
     /// An escape sequence, a variable.
     Replaced,
 }
 
-impl Layout {
+impl TextMapping {
     /// Aligns the text of a scalar with its source, which starts at byte `start` of the file and is enclosed in
     /// `quote`s if it is quoted. `None` if the two cannot be aligned.
-    pub fn of_scalar(source: &str, start: u32, text: &str, quote: Option<char>) -> Option<Layout> {
-        let mut layout = Layout::default();
+    pub fn of_scalar(source: &str, start: u32, text: &str, quote: Option<char>) -> Option<TextMapping> {
+        let mut layout = TextMapping::default();
         match quote {
             Some(quote) => {
                 let inner = source.get(1..source.len().checked_sub(1)?)?;
@@ -189,7 +189,7 @@ impl Layout {
 
     fn align_lines(&mut self, source: &str, start: u32, text: &str) -> Option<()> {
         if source == text {
-            self.push(0, text.len(), start, text.len(), Kind::Verbatim);
+            self.push(0, text.len(), start, text.len(), WrittenKind::Verbatim);
             return Some(());
         }
         const BLANK: [char; 4] = [' ', '\t', '\r', '\n'];
@@ -203,7 +203,7 @@ impl Layout {
                     return None;
                 }
                 let source = start + u32::try_from(line_start + indent).ok()?;
-                self.push(at, content.len(), source, content.len(), Kind::Verbatim);
+                self.push(at, content.len(), source, content.len(), WrittenKind::Verbatim);
                 at += content.len();
             }
             line_start += line.len();
@@ -219,7 +219,7 @@ impl Layout {
                 if text.get(at..at + plain)? != &source[from..from + plain] {
                     return None;
                 }
-                self.push(at, plain, start + from as u32, plain, Kind::Verbatim);
+                self.push(at, plain, start + from as u32, plain, WrittenKind::Verbatim);
                 (from, at) = (from + plain, at + plain);
                 continue;
             }
@@ -230,32 +230,38 @@ impl Layout {
                 _ => 1 + source[from + 1..].chars().next()?.len_utf8(),
             };
             let len = text.get(at..)?.chars().next()?.len_utf8();
-            self.push(at, len, start + from as u32, written, Kind::Replaced);
+            self.push(at, len, start + from as u32, written, WrittenKind::Replaced);
             (from, at) = (from + written, at + len);
         }
         (at == text.len()).then_some(())
     }
 
-    fn push(&mut self, text: usize, len: usize, source: u32, source_len: usize, kind: Kind) {
-        self.pieces.push(Piece { text: text as u32, len: len as u32, source, source_len: source_len as u32, kind });
+    fn push(&mut self, text: usize, len: usize, source: u32, source_len: usize, kind: WrittenKind) {
+        self.pieces.push(MappedRange {
+            text: text as u32,
+            len: len as u32,
+            source,
+            source_len: source_len as u32,
+            kind,
+        });
     }
 
     /// Returns the bytes of the file that correspond to `len` bytes at `offset` of the text.
     fn place(&self, offset: usize, len: usize) -> Option<Range<u32>> {
         let (first, at) = self.piece(offset)?;
         let start = match first.kind {
-            Kind::Verbatim => first.source + at.min(first.len),
-            Kind::Replaced => first.source,
+            WrittenKind::Verbatim => first.source + at.min(first.len),
+            WrittenKind::Replaced => first.source,
         };
         let end = match len {
             // Between two characters.
-            0 if first.kind == Kind::Verbatim => start,
+            0 if first.kind == WrittenKind::Verbatim => start,
             0 => first.source + first.source_len,
             _ => {
                 let (last, at) = self.piece(offset + len - 1)?;
                 match last.kind {
-                    Kind::Verbatim => last.source + (at + 1).min(last.len),
-                    Kind::Replaced => last.source + last.source_len,
+                    WrittenKind::Verbatim => last.source + (at + 1).min(last.len),
+                    WrittenKind::Replaced => last.source + last.source_len,
                 }
             }
         };
@@ -263,7 +269,7 @@ impl Layout {
     }
 
     /// Returns the last piece that starts at or before an offset, and the distance of the offset from its start.
-    fn piece(&self, offset: usize) -> Option<(&Piece, u32)> {
+    fn piece(&self, offset: usize) -> Option<(&MappedRange, u32)> {
         let offset = u32::try_from(offset).ok()?;
         let after = self.pieces.partition_point(|piece| piece.text <= offset);
         let piece = self.pieces.get(after.saturating_sub(1))?;
@@ -273,19 +279,19 @@ impl Layout {
 
 /// Builds the layout of a text whose variables are replaced.
 pub struct Rewriting {
-    before: Layout,
-    after: Layout,
+    before: TextMapping,
+    after: TextMapping,
 }
 
 impl Rewriting {
     /// Starts with the layout of the scalar at `span`; without one, every part has the place of the whole scalar.
-    pub fn of(before: Option<Layout>, len: usize, span: Span) -> Self {
+    pub fn of(before: Option<TextMapping>, len: usize, span: Span) -> Self {
         let before = before.unwrap_or_else(|| {
-            let mut whole = Layout::default();
-            whole.push(0, len, span.start, (span.end - span.start) as usize, Kind::Replaced);
+            let mut whole = TextMapping::default();
+            whole.push(0, len, span.start, (span.end - span.start) as usize, WrittenKind::Replaced);
             whole
         });
-        Rewriting { before, after: Layout::default() }
+        Rewriting { before, after: TextMapping::default() }
     }
 
     /// Returns the place of `range` of the text.
@@ -307,11 +313,11 @@ impl Rewriting {
             let (start, end) = (from.max(range.start), to.min(range.end));
             let text = start - range.start + at;
             match piece.kind {
-                Kind::Verbatim => {
+                WrittenKind::Verbatim => {
                     let source = piece.source + (start - from) as u32;
-                    self.after.push(text, end - start, source, end - start, Kind::Verbatim);
+                    self.after.push(text, end - start, source, end - start, WrittenKind::Verbatim);
                 }
-                Kind::Replaced => {
+                WrittenKind::Replaced => {
                     self.after.push(text, end - start, piece.source, piece.source_len as usize, piece.kind);
                 }
             }
@@ -321,7 +327,7 @@ impl Rewriting {
     /// Records that `range` of the text is replaced by `len` bytes at byte `at` of the result.
     pub fn replace(&mut self, range: Range<usize>, at: usize, len: usize) {
         if let Some(place) = self.before.place(range.start, range.len()) {
-            self.after.push(at, len, place.start, (place.end - place.start) as usize, Kind::Replaced);
+            self.after.push(at, len, place.start, (place.end - place.start) as usize, WrittenKind::Replaced);
         }
     }
 
@@ -333,7 +339,7 @@ impl Rewriting {
     }
 
     /// Returns the layout of the result.
-    pub fn finish(self) -> Layout {
+    pub fn finish(self) -> TextMapping {
         self.after
     }
 }

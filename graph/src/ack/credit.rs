@@ -30,7 +30,7 @@ impl Credit {
 
 /// Mapping from the rows of a run to the rows of the segment that they are copies of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum RowMapping {
     /// Row `i` of the run is row `first + i` of the segment.
     Rows,
     /// Every row of the run is a piece of row `first`.
@@ -44,14 +44,14 @@ pub struct Run {
     pub(super) segment: u32,
     pub(super) first: u32,
     rows: u32,
-    shape: Shape,
+    shape: RowMapping,
     pub(super) credit: Credit,
     traced: bool,
 }
 
 impl Run {
     pub(super) fn whole(lane: LaneIndex, segment: u32, rows: u32) -> Run {
-        Run { lane, segment, first: 0, rows, shape: Shape::Rows, credit: Credit(Credit::full()), traced: false }
+        Run { lane, segment, first: 0, rows, shape: RowMapping::Rows, credit: Credit(Credit::full()), traced: false }
     }
 
     /// Returns the lane that the rows were read from.
@@ -88,29 +88,29 @@ impl Run {
     /// Returns the number of rows of the segment whose credit the run holds.
     pub(super) fn source_rows(&self) -> u32 {
         match self.shape {
-            Shape::Rows => self.rows,
-            Shape::Pieces => 1,
+            RowMapping::Rows => self.rows,
+            RowMapping::Pieces => 1,
         }
     }
 
     /// Returns the distance from the first source row of the run to the source row of row `row`.
     pub(super) fn source_offset(&self, row: usize) -> u64 {
         match self.shape {
-            Shape::Rows => row as u64,
-            Shape::Pieces => 0,
+            RowMapping::Rows => row as u64,
+            RowMapping::Pieces => 0,
         }
     }
 
     /// Returns `true` if all rows are pieces of one row of the segment.
     pub fn is_pieces(&self) -> bool {
-        self.shape == Shape::Pieces
+        self.shape == RowMapping::Pieces
     }
 
     /// Returns the credit that the run holds for each of its source rows.
     pub(super) fn credit_per_source_row(&self) -> u64 {
         match self.shape {
-            Shape::Rows => u64::from(self.credit.0),
-            Shape::Pieces => u64::from(self.credit.0) * u64::from(self.rows),
+            RowMapping::Rows => u64::from(self.credit.0),
+            RowMapping::Pieces => u64::from(self.credit.0) * u64::from(self.rows),
         }
     }
 
@@ -125,7 +125,7 @@ impl Run {
         let rows = (rows as u32).min(self.rows);
         let head = Run { rows, credit: Credit(self.credit.0), ..*self };
         self.rows -= rows;
-        if self.shape == Shape::Rows {
+        if self.shape == RowMapping::Rows {
             self.first += rows;
         }
         head
@@ -139,12 +139,12 @@ impl Run {
         if (self.lane, self.segment) != (next.lane, next.segment) || self.credit != next.credit {
             return Err(next);
         }
-        let pieces = |run: &Run| run.shape == Shape::Pieces || run.rows == 1;
+        let pieces = |run: &Run| run.shape == RowMapping::Pieces || run.rows == 1;
         let shape = if self.first == next.first && pieces(self) && pieces(&next) {
-            Shape::Pieces
+            RowMapping::Pieces
         } else if self.shape_is_rows() && next.shape_is_rows() && self.first.checked_add(self.rows) == Some(next.first)
         {
-            Shape::Rows
+            RowMapping::Rows
         } else {
             return Err(next);
         };
@@ -159,7 +159,7 @@ impl Run {
     }
 
     fn shape_is_rows(&self) -> bool {
-        self.shape == Shape::Rows || self.rows == 1
+        self.shape == RowMapping::Rows || self.rows == 1
     }
 
     /// Divides the credit of every row among `n` copies of the rows: `self` becomes one copy, the others are returned.
@@ -187,7 +187,7 @@ impl Run {
         if mutant!(SplitHeadSettles) && n > 1 {
             (self.credit.0, part) = (all, 0);
         }
-        self.shape = Shape::Pieces;
+        self.shape = RowMapping::Pieces;
         if self.credit.0 == part {
             self.rows = n;
             return Ok((self, None));

@@ -341,7 +341,7 @@ impl Ledger {
     /// Takes back credit that has landed.
     ///
     /// # Errors
-    /// Those of [`Ledger::settle`]; or the credit has not landed.
+    /// The errors of [`Ledger::settle`]; or the credit has not landed.
     pub fn settle_landed(&mut self, run: Run) -> Result<Settlement, Overdrawn> {
         self.change_landed(&run, u64::checked_sub)?;
         self.settle(run)

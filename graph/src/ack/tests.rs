@@ -114,7 +114,7 @@ fn segment_numbers_wrap() {
 struct Copy {
     run: Run,
     rows: Vec<u64>,
-    /// Whether it is at a destination.
+    /// `true` if it is at a destination.
     landed: bool,
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 
-use super::Lend;
+use super::TopUp;
 use crate::ack::{Overdrawn, Run};
 use crate::sync::{AtomicBool, AtomicU64, Notify};
 
@@ -138,7 +138,7 @@ impl Lineage {
     }
 
     /// Divides the credit of every row among `n` copies: `self` becomes one, the others are returned. O(n × runs).
-    pub(super) fn divide(&mut self, n: usize, lend: Lend<'_>) -> Result<SmallVec<[Lineage; 1]>, Overdrawn> {
+    pub(super) fn divide(&mut self, n: usize, lend: TopUp<'_>) -> Result<SmallVec<[Lineage; 1]>, Overdrawn> {
         let mut others: SmallVec<[Lineage; 1]> = (1..n).map(|_| Lineage::none(&self.alarm)).collect();
         if others.is_empty() {
             return Ok(others);
@@ -195,7 +195,7 @@ impl Feed {
     }
 
     /// Moves the next row to the end of `to` as `n` pieces.
-    pub(super) fn split_to(&mut self, n: usize, to: &mut Lineage, lend: Lend<'_>) -> Result<(), Overdrawn> {
+    pub(super) fn split_to(&mut self, n: usize, to: &mut Lineage, lend: TopUp<'_>) -> Result<(), Overdrawn> {
         let Some(mut run) = self.reversed.runs.pop() else { return Ok(()) };
         if run.rows() > 1 {
             let head = run.cut(1);

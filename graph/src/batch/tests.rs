@@ -149,10 +149,10 @@ proptest! {
 }
 
 /// All rows of what a batch became, in order.
-fn made(parts: Vec<Part>) -> Vec<Batch> {
+fn made(parts: Vec<BatchPart>) -> Vec<Batch> {
     let strips = |part| match part {
-        Part::Rows(batch) => vec![batch],
-        Part::Pieces(mut unfolding) => {
+        BatchPart::Rows(batch) => vec![batch],
+        BatchPart::Pieces(mut unfolding) => {
             std::iter::from_fn(|| (!unfolding.is_done()).then(|| unfolding.strip())).collect()
         }
     };
@@ -170,7 +170,7 @@ fn pieces_are_made_in_strips_of_rows_and_of_bytes() {
         let mut decisions = vec![(1, Decision::Pieces(Pieces::new(1000, move |_| piece.clone())))];
         let mut left = Leftover::new(&alarm);
         let parts = batch.unfold(&mut decisions, &mut left, &mut |run| ledger.lend(run)).unwrap();
-        assert_eq!((parts.iter().map(Part::rows).collect::<Vec<_>>(), left.born), (vec![1, 1000, 1], 999));
+        assert_eq!((parts.iter().map(BatchPart::rows).collect::<Vec<_>>(), left.born), (vec![1, 1000, 1], 999));
         let strips = made(parts);
         assert!(strips.iter().all(|strip| strip.rows() <= rows), "{length}");
         assert!(strips.len() >= 1002 / rows);

@@ -3,24 +3,24 @@
 use anabranch_plugin::operator::{Decision, Pieces, arrange};
 use anabranch_record::Position;
 
-use super::{Batch, Leftover, Lend, Lineage, STRIP_BYTES, STRIP_ROWS};
+use super::{Batch, Leftover, Lineage, STRIP_BYTES, STRIP_ROWS, TopUp};
 use crate::ack::Overdrawn;
 
-/// Part of a batch after a processor, in row order.
+/// BatchPart of a batch after a processor, in row order.
 #[derive(Debug)]
-pub(crate) enum Part {
+pub(crate) enum BatchPart {
     /// Existing rows.
     Rows(Batch),
     /// The pieces of one row.
     Pieces(Unfolding),
 }
 
-impl Part {
+impl BatchPart {
     /// Returns the number of rows, including pieces that are not made yet.
     pub(crate) fn rows(&self) -> usize {
         match self {
-            Part::Rows(batch) => batch.rows(),
-            Part::Pieces(unfolding) => unfolding.lineage.rows(),
+            BatchPart::Rows(batch) => batch.rows(),
+            BatchPart::Pieces(unfolding) => unfolding.lineage.rows(),
         }
     }
 }
@@ -50,7 +50,7 @@ impl Unfolding {
         while records.len() < STRIP_ROWS && bytes < STRIP_BYTES && !self.is_done() {
             let mut piece = self.pieces.make(self.next);
             self.next += 1;
-            // Every piece keeps the position of its row, whatever position the operator gave it.
+            // Every piece keeps the position of its row, regardless of the position that the operator set.
             if *piece.position() != self.position && !mutant!(PiecesGoAstray) {
                 piece = piece.with_position(self.position.clone());
             }
@@ -73,8 +73,8 @@ impl Batch {
         self,
         decisions: &mut Vec<(usize, Decision)>,
         left: &mut Leftover,
-        lend: Lend<'_>,
-    ) -> Result<Vec<Part>, Overdrawn> {
+        lend: TopUp<'_>,
+    ) -> Result<Vec<BatchPart>, Overdrawn> {
         arrange(decisions);
         let rows = self.rows();
         let Batch { records, lineage, bytes, counted } = self;
@@ -94,21 +94,21 @@ impl Batch {
                 Decision::Pieces(pieces) if !pieces.is_empty() => {
                     let mut before = take(row - from);
                     before.apply(&mut others, left, &mut *lend)?;
-                    parts.push(Part::Rows(before));
+                    parts.push(BatchPart::Rows(before));
                     from = row + 1;
                     let Batch { records, lineage, counted, .. } = take(1);
                     let mut all = lineage.sibling();
                     lineage.feed().split_to(pieces.len(), &mut all, &mut *lend)?;
                     left.born += pieces.len() - 1;
                     let position = records.first().map(|record| record.position().clone()).unwrap_or_default();
-                    parts.push(Part::Pieces(Unfolding { pieces, next: 0, lineage: all, position, counted }));
+                    parts.push(BatchPart::Pieces(Unfolding { pieces, next: 0, lineage: all, position, counted }));
                 }
                 decision => others.push((row - from, decision)),
             }
         }
         let mut after = take(rows - from);
         after.apply(&mut others, left, lend)?;
-        parts.push(Part::Rows(after));
+        parts.push(BatchPart::Rows(after));
         parts.retain(|part| part.rows() > 0);
         Ok(parts)
     }

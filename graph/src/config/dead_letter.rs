@@ -6,10 +6,10 @@ use anabranch_plugin::written::Written;
 use anabranch_record::text::Str;
 
 use super::DeadLetterConfig;
-use super::field::{Object, Path, Reader};
+use super::field::{FieldReader, Object, Path};
 use super::item::spanned;
 use super::settings::{bare_name, read_settings_map};
-use super::unknown::Part;
+use super::unknown::MapKind;
 use super::version::Version;
 use super::yaml::Value;
 use crate::codes;
@@ -22,7 +22,7 @@ pub(super) fn read_dead_letter_queue(
     pipeline: Span,
     version: Version,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> DeadLetterConfig {
     let default = |span| DeadLetterConfig {
         plugin: Spanned::new(Str::from_static("builtin:log"), span),
@@ -98,7 +98,7 @@ pub(super) fn read_dead_letter_queue(
             ));
         reader.report(finding.with_path(path.name("window-nack-threshold").to_string()));
     }
-    reader.report_unknown(&object, Part::DeadLetterQueue, path);
+    reader.report_unknown(&object, MapKind::DeadLetterQueue, path);
     queue
 }
 

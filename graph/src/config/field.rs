@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Severity, Span, Spanned};
-use anabranch_plugin::written::{Layout, Written};
+use anabranch_plugin::written::{TextMapping, Written};
 use serde_saphyr::granit_parser::ScalarStyle;
 
 use super::interpolate::{Dialect, Interpolated, Resolver};
@@ -71,7 +71,7 @@ impl fmt::Display for Path<'_> {
 }
 
 /// State of reading files: the current file, the variables and the findings.
-pub(super) struct Reader<'a> {
+pub(super) struct FieldReader<'a> {
     pub(super) file: FileId,
     /// Name of the file.
     pub(super) name: &'a str,
@@ -81,9 +81,9 @@ pub(super) struct Reader<'a> {
     errors: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     pub(super) fn new(file: FileId, name: &'a str, source: &'a str, resolver: Resolver<'a>) -> Self {
-        Reader { file, name, source, resolver, findings: Diagnostics::new(), errors: 0 }
+        FieldReader { file, name, source, resolver, findings: Diagnostics::new(), errors: 0 }
     }
 
     /// Switches to another file.
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
             ScalarStyle::DoubleQuoted => Some('"'),
             _ => None,
         };
-        let layout = Layout::of_scalar(source, span.start, &scalar.text, quote);
+        let layout = TextMapping::of_scalar(source, span.start, &scalar.text, quote);
         let read = self.resolver.interpolate(&scalar.text, span, layout, dialect);
         let (read, findings) = match read {
             Ok(mut read) => {

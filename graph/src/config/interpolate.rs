@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
-use anabranch_plugin::written::{Content, Layout, Rewriting, Written};
+use anabranch_plugin::written::{Content, Rewriting, TextMapping, Written};
 use anabranch_record::text::Str;
 
 use super::Variables;
@@ -62,7 +62,7 @@ impl<'a> Resolver<'a> {
         &mut self,
         text: &Str,
         span: Span,
-        layout: Option<Layout>,
+        layout: Option<TextMapping>,
         dialect: Dialect,
     ) -> Result<Interpolated, Diagnostics> {
         if !text.contains("${") {

@@ -8,7 +8,7 @@ use anabranch_plugin::written::Written;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
 
-use super::field::{Object, Path, Reader, Reported, quoted};
+use super::field::{FieldReader, Object, Path, Reported, quoted};
 use super::version::Version;
 use super::yaml::{Entry, Node, Value, with_dash};
 use crate::codes;
@@ -21,13 +21,13 @@ pub(super) struct Item<'n> {
 }
 
 /// Name of an item in messages: its id, or its place in the list if it has no id.
-pub(super) struct Name<'a> {
+pub(super) struct ItemName<'a> {
     pub(super) kind: &'static str,
     pub(super) id: Option<&'a Written>,
     pub(super) index: usize,
 }
 
-impl fmt::Display for Name<'_> {
+impl fmt::Display for ItemName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.id {
             Some(id) => write!(f, "{} {}", self.kind, quoted(id.written())),
@@ -41,7 +41,7 @@ pub(super) fn items<'n>(
     entry: &'n Entry,
     version: Version,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Result<Vec<Item<'n>>, Reported> {
     let span = entry.value_span();
     match (&entry.value.value, version.has_maps()) {
@@ -112,15 +112,15 @@ fn as_item<'n>(entry: &'n Entry, maps: bool, source: &str) -> Option<(&'n str, (
 /// Reads an item with its id, which no other item in `ids` has; `None` if the item is not an object.
 pub(super) fn read_identified<'n>(
     item: &Item<'n>,
-    unnamed: &Name<'_>,
+    unnamed: &ItemName<'_>,
     ids: &mut HashMap<Str, Span>,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Option<(Object<'n>, Option<Written>)> {
     let mut object = reader.object(item.node, item.span, &unnamed.to_string(), path).ok()?;
     let id = read_id(item, &mut object, unnamed, path, reader).ok();
     if let Some(id) = &id {
-        let name = Name { id: Some(id), ..*unnamed };
+        let name = ItemName { id: Some(id), ..*unnamed };
         check_id(id, &name, path, reader);
         check_unique(id, &name, ids, path, reader);
     }
@@ -131,9 +131,9 @@ pub(super) fn read_identified<'n>(
 pub(super) fn read_id(
     item: &Item<'_>,
     object: &mut Object<'_>,
-    name: &Name<'_>,
+    name: &ItemName<'_>,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Result<Written, Reported> {
     match item.id {
         None => reader.required(object, "id", name, path),
@@ -147,7 +147,7 @@ pub(super) fn read_id(
 }
 
 /// Rejects ids with control characters, since ids are part of log lines and state keys.
-fn check_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut Reader<'_>) {
+fn check_id(id: &Written, name: &ItemName<'_>, path: Path<'_>, reader: &mut FieldReader<'_>) {
     if id.value().contains(char::is_control) {
         reader.report(
             Diagnostic::error(codes::CONFIG_FIELD_INVALID, format!("{name}: the id contains a control character"))
@@ -157,7 +157,13 @@ fn check_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut Reader<'
     }
 }
 
-fn check_unique(id: &Written, name: &Name<'_>, ids: &mut HashMap<Str, Span>, path: Path<'_>, reader: &mut Reader<'_>) {
+fn check_unique(
+    id: &Written,
+    name: &ItemName<'_>,
+    ids: &mut HashMap<Str, Span>,
+    path: Path<'_>,
+    reader: &mut FieldReader<'_>,
+) {
     match ids.get(id.value()) {
         None => {
             ids.insert(id.value().clone(), id.span());
@@ -176,10 +182,10 @@ fn check_unique(id: &Written, name: &Name<'_>, ids: &mut HashMap<Str, Span>, pat
 pub(super) fn read_text(
     object: &mut Object<'_>,
     field: &str,
-    name: &Name<'_>,
+    name: &ItemName<'_>,
     max: usize,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Option<Written> {
     let entry = object.take(field)?;
     let text = reader.text(entry, path.name(field)).ok()??;
@@ -194,7 +200,7 @@ pub(super) fn one_of(
     of: &str,
     words: [&str; 2],
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Result<usize, Reported> {
     if let Some(index) = words.iter().position(|word| *word == &**text.value()) {
         return Ok(index);

@@ -2,7 +2,7 @@
 
 /// The kind of token around a byte of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+enum TokenKind {
     Code,
     /// Text in quotes of this kind.
     Quoted(u8),
@@ -18,12 +18,12 @@ enum Mode {
 pub(super) struct Literals<'t> {
     text: &'t [u8],
     at: usize,
-    modes: Vec<Mode>,
+    modes: Vec<TokenKind>,
 }
 
 impl<'t> Literals<'t> {
     pub(super) fn of(script: &'t str) -> Self {
-        Literals { text: script.as_bytes(), at: 0, modes: vec![Mode::Code] }
+        Literals { text: script.as_bytes(), at: 0, modes: vec![TokenKind::Code] }
     }
 
     /// Returns `true` if byte `at` is in the text of a template literal. Calls must have ascending `at`; all calls
@@ -33,30 +33,30 @@ impl<'t> Literals<'t> {
             let rest = &self.text[self.at..];
             self.at += self.step(rest);
         }
-        self.modes.last() == Some(&Mode::Template)
+        self.modes.last() == Some(&TokenKind::Template)
     }
 
     /// Consumes the token at the current place and returns its length.
     fn step(&mut self, rest: &[u8]) -> usize {
-        let mode = self.modes.last().copied().unwrap_or(Mode::Code);
+        let mode = self.modes.last().copied().unwrap_or(TokenKind::Code);
         match (mode, rest) {
-            (Mode::Quoted(_) | Mode::Template, [b'\\', ..]) => return 2,
-            (Mode::Code, [b'/', b'/', ..]) => self.modes.push(Mode::Line),
-            (Mode::Code, [b'/', b'*', ..]) => {
-                self.modes.push(Mode::Block);
+            (TokenKind::Quoted(_) | TokenKind::Template, [b'\\', ..]) => return 2,
+            (TokenKind::Code, [b'/', b'/', ..]) => self.modes.push(TokenKind::Line),
+            (TokenKind::Code, [b'/', b'*', ..]) => {
+                self.modes.push(TokenKind::Block);
                 return 2;
             }
-            (Mode::Code, [quote @ (b'\'' | b'"'), ..]) => self.modes.push(Mode::Quoted(*quote)),
-            (Mode::Code, [b'`', ..]) => self.modes.push(Mode::Template),
-            (Mode::Code, [b'{', ..]) => self.modes.push(Mode::Code),
-            (Mode::Code, [b'}', ..]) if self.modes.len() > 1 => drop(self.modes.pop()),
-            (Mode::Quoted(quote), [byte, ..]) if *byte == quote || *byte == b'\n' => drop(self.modes.pop()),
-            (Mode::Template, [b'`', ..]) | (Mode::Line, [b'\n', ..]) => drop(self.modes.pop()),
-            (Mode::Template, [b'$', b'{', ..]) => {
-                self.modes.push(Mode::Code);
+            (TokenKind::Code, [quote @ (b'\'' | b'"'), ..]) => self.modes.push(TokenKind::Quoted(*quote)),
+            (TokenKind::Code, [b'`', ..]) => self.modes.push(TokenKind::Template),
+            (TokenKind::Code, [b'{', ..]) => self.modes.push(TokenKind::Code),
+            (TokenKind::Code, [b'}', ..]) if self.modes.len() > 1 => drop(self.modes.pop()),
+            (TokenKind::Quoted(quote), [byte, ..]) if *byte == quote || *byte == b'\n' => drop(self.modes.pop()),
+            (TokenKind::Template, [b'`', ..]) | (TokenKind::Line, [b'\n', ..]) => drop(self.modes.pop()),
+            (TokenKind::Template, [b'$', b'{', ..]) => {
+                self.modes.push(TokenKind::Code);
                 return 2;
             }
-            (Mode::Block, [b'*', b'/', ..]) => {
+            (TokenKind::Block, [b'*', b'/', ..]) => {
                 self.modes.pop();
                 return 2;
             }

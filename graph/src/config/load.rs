@@ -7,11 +7,11 @@ use anabranch_plugin::written::{Content, Written};
 use anabranch_record::text::Str;
 
 use super::PipelineConfig;
-use super::field::{Path, Reader, quoted};
+use super::field::{FieldReader, Path, quoted};
 use super::interpolate::{Dialect, Resolver};
 use super::item::{Item, items};
-use super::pipeline::{self, Draft};
-use super::unknown::Part;
+use super::pipeline::{self, PartialPipeline};
+use super::unknown::MapKind;
 use super::version::Version;
 use super::yaml::{self, Node, Value};
 use crate::codes;
@@ -85,7 +85,7 @@ pub fn load(files: &Files, variables: &dyn Variables) -> Loaded {
     let mut loaded = Loaded::default();
     let mut drafts = Vec::new();
     let mut items = Vec::new();
-    let mut reader = Reader::new(FileId::default(), "", "", Resolver::new(variables));
+    let mut reader = FieldReader::new(FileId::default(), "", "", Resolver::new(variables));
     for (id, file) in files.iter() {
         reader.turn_to(id, &file.name, &file.text);
         let read = match refuse(id, file) {
@@ -159,7 +159,7 @@ fn refuse(id: FileId, file: &SourceFile) -> Option<Diagnostic> {
 }
 
 /// Reads a file. Returns `true` if all pipelines that it declares are known.
-fn read_file(reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, items: &mut Vec<Span>) -> bool {
+fn read_file(reader: &mut FieldReader<'_>, drafts: &mut Vec<PartialPipeline>, items: &mut Vec<Span>) -> bool {
     let mut findings = Diagnostics::new();
     let documents = yaml::parse(reader.file, reader.source, &mut findings);
     reader.findings.extend(findings);
@@ -186,7 +186,12 @@ struct ReadDocument {
     errors: usize,
 }
 
-fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, spans: &mut Vec<Span>) -> ReadDocument {
+fn read_document(
+    root: &Node,
+    reader: &mut FieldReader<'_>,
+    drafts: &mut Vec<PartialPipeline>,
+    spans: &mut Vec<Span>,
+) -> ReadDocument {
     let errors = reader.errors();
     let mut inside = 0;
     let complete = read_pipelines(root, reader, |item, index, version, reader| {
@@ -205,8 +210,8 @@ fn read_document(root: &Node, reader: &mut Reader<'_>, drafts: &mut Vec<Draft>, 
 /// that the document declares are known.
 fn read_pipelines<'a>(
     root: &Node,
-    reader: &mut Reader<'a>,
-    mut read: impl FnMut(&Item<'_>, usize, Version, &mut Reader<'a>) -> bool,
+    reader: &mut FieldReader<'a>,
+    mut read: impl FnMut(&Item<'_>, usize, Version, &mut FieldReader<'a>) -> bool,
 ) -> bool {
     if matches!(root.value, Value::Null) {
         return true;
@@ -224,7 +229,7 @@ fn read_pipelines<'a>(
             document.take(&entry.key);
         }
     }
-    reader.report_unknown(&document, Part::Document, path);
+    reader.report_unknown(&document, MapKind::Document, path);
     let (Ok(version), Some(pipelines)) = (version, pipelines) else { return reader.errors() == errors };
     let Ok(items) = items(pipelines, version, path.name("pipelines"), reader) else { return false };
     let mut complete = reader.errors() == errors;
@@ -243,7 +248,7 @@ fn first_line(span: Span, source: &str) -> Span {
 /// Marks all pipelines of a file as invalid if a misplaced or misspelt block is outside of them. The block may decide
 /// where their records go, and document separators may divide the file around it. `items` are the places of the list
 /// items of pipelines.
-fn refuse_beside_blocks(drafts: &mut [Draft], items: &[Span], findings: &Diagnostics) {
+fn refuse_beside_blocks(drafts: &mut [PartialPipeline], items: &[Span], findings: &Diagnostics) {
     let is_block = |finding: &&Diagnostic| {
         finding.severity == Severity::Error
             && [codes::CONFIG_FIELD_MISPLACED, codes::CONFIG_FIELD_MISSPELT].contains(&finding.code)
@@ -260,7 +265,7 @@ fn refuse_beside_blocks(drafts: &mut [Draft], items: &[Span], findings: &Diagnos
 }
 
 /// Marks all pipelines with a duplicate id as invalid, since it is unknown which one is meant.
-fn refuse_duplicate_ids(drafts: &mut [Draft], findings: &mut Diagnostics) {
+fn refuse_duplicate_ids(drafts: &mut [PartialPipeline], findings: &mut Diagnostics) {
     let mut by_id: HashMap<Str, Vec<usize>> = HashMap::new();
     for (index, draft) in drafts.iter().enumerate() {
         if let Some(id) = &draft.id {
@@ -291,7 +296,7 @@ fn refuse_duplicate_ids(drafts: &mut [Draft], findings: &mut Diagnostics) {
 }
 
 /// Rejects duplicate names, since names identify pipelines in metrics. The first pipeline keeps its name.
-fn refuse_duplicate_names(drafts: &mut [Draft], findings: &mut Diagnostics) {
+fn refuse_duplicate_names(drafts: &mut [PartialPipeline], findings: &mut Diagnostics) {
     let mut by_name: HashMap<Str, usize> = HashMap::new();
     for index in 0..drafts.len() {
         let Some(name) = drafts[index].name.clone() else { continue };

@@ -5,13 +5,13 @@ use anabranch_plugin::written::Written;
 use anabranch_record::code::Code;
 use anabranch_record::metadata::FOREIGN_PREFIXES;
 
-use super::field::{Path, Reader};
+use super::field::{FieldReader, Path};
 use crate::codes;
 
 const CODE: Code = codes::CONFIG_METADATA_RENAMED;
 
 /// A quoted text that may be a metadata key under the name of another service.
-struct Found<'t> {
+struct MetadataKeyCandidate<'t> {
     /// Offset in the text.
     at: usize,
     name: &'t str,
@@ -20,9 +20,9 @@ struct Found<'t> {
     is_key: bool,
 }
 
-impl Found<'_> {
+impl MetadataKeyCandidate<'_> {
     fn message(&self) -> String {
-        let Found { name, own, .. } = self;
+        let MetadataKeyCandidate { name, own, .. } = self;
         match self.is_key {
             true => format!("\"{name}\" is read as \"{own}\", the name of this metadata key here"),
             false => format!(
@@ -40,7 +40,7 @@ impl Found<'_> {
 }
 
 /// Finds such keys in a condition, a template, a reference or a script.
-fn foreign_keys(text: &str) -> impl Iterator<Item = Found<'_>> {
+fn foreign_keys(text: &str) -> impl Iterator<Item = MetadataKeyCandidate<'_>> {
     FOREIGN_PREFIXES.into_iter().flat_map(move |(foreign, own)| {
         text.match_indices(foreign).filter_map(move |(at, _)| {
             let (before, rest) = text.split_at(at);
@@ -54,14 +54,14 @@ fn foreign_keys(text: &str) -> impl Iterator<Item = Found<'_>> {
             let holder = holder.strip_suffix('[').map_or(holder, str::trim_end);
             let holder = holder.strip_suffix("?.").map_or(holder, str::trim_end);
             let is_key = holder.ends_with("Metadata") || holder.ends_with("metadata");
-            Some(Found { at, name, own: format!("{own}{}", &name[foreign.len()..]), is_key })
+            Some(MetadataKeyCandidate { at, name, own: format!("{own}{}", &name[foreign.len()..]), is_key })
         })
     })
 }
 
 /// Warns about metadata keys under the names of other services in a condition, a template, a reference or a script.
 /// They are read as our own keys.
-pub(super) fn warn_foreign_keys(text: &Written, path: Path<'_>, reader: &mut Reader<'_>) {
+pub(super) fn warn_foreign_keys(text: &Written, path: Path<'_>, reader: &mut FieldReader<'_>) {
     for found in foreign_keys(text.value()) {
         let span = text.place(found.at, found.name.len());
         let place = reader.source.get(span.start as usize..span.end as usize).unwrap_or_default();
@@ -81,7 +81,7 @@ pub(super) fn warn_foreign_keys(text: &Written, path: Path<'_>, reader: &mut Rea
 }
 
 /// Like [`warn_foreign_keys`], for the script file that a setting refers to.
-pub(super) fn warn_foreign_keys_of_file(setting: &Written, path: Path<'_>, reader: &mut Reader<'_>) {
+pub(super) fn warn_foreign_keys_of_file(setting: &Written, path: Path<'_>, reader: &mut FieldReader<'_>) {
     let Some(content) = setting.content() else { return };
     let Ok(text) = &content.text else { return };
     for found in foreign_keys(text) {

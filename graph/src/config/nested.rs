@@ -2,12 +2,12 @@
 
 use anabranch_plugin::diagnostic::{Diagnostic, Span};
 
-use super::field::{Path, Reader, quoted};
+use super::field::{FieldReader, Path, quoted};
 use super::yaml::{Entry, Map, Node, Value};
 use crate::codes;
 
 /// Reports a setting that is not a single value.
-pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut Reader<'_>) {
+pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut FieldReader<'_>) {
     let (found, text) = match value {
         Value::Map(map) if !map.like_template => ("a map", pairs(map)),
         Value::List(items) => ("a list", listed(items)),
@@ -30,7 +30,7 @@ pub(super) fn refuse(entry: &Entry, value: &Value, path: Path<'_>, reader: &mut 
             let finding = finding.with_hint(format!("write `{becomes}`"));
             if fits { finding.with_fix(span, was, becomes) } else { finding }
         }
-        // None of these settings has nested settings.
+        // No setting in this list has nested settings.
         (None, Value::Map(_)) if matches!(&*entry.key, "value" | "field" | "path" | "script" | "condition" | "url") => {
             finding.with_hint(format!("write it as a text, in quotes: `{}: '{{\"a\": 1}}'`", entry.key))
         }

@@ -8,11 +8,11 @@ use anabranch_plugin::written::Written;
 use anabranch_record::text::Str;
 
 use super::dead_letter::read_dead_letter_queue;
-use super::field::{Object, Path, Reader};
-use super::item::{Item, Name, items, one_of, read_id, read_identified, read_text, spanned};
+use super::field::{FieldReader, Object, Path};
+use super::item::{Item, ItemName, items, one_of, read_id, read_identified, read_text, spanned};
 use super::processor::read_processors;
 use super::settings::read_settings;
-use super::unknown::Part;
+use super::unknown::MapKind;
 use super::version::Version;
 use super::{ConnectorConfig, DesiredStatus, PipelineConfig};
 use crate::codes;
@@ -25,7 +25,7 @@ const MAX_CONNECTOR_ID_BYTES: usize = 256;
 const MAX_CONNECTOR_NAME_BYTES: usize = 256;
 
 /// The valid part of a pipeline.
-pub(super) struct Draft {
+pub(super) struct PartialPipeline {
     /// The valid parts; complete if `sound`.
     pub(super) config: PipelineConfig,
     /// Id, if there is one.
@@ -37,14 +37,19 @@ pub(super) struct Draft {
 }
 
 /// Reads a pipeline of a document.
-pub(super) fn read(item: &Item<'_>, index: usize, version: Version, reader: &mut Reader<'_>) -> Option<Draft> {
+pub(super) fn read(
+    item: &Item<'_>,
+    index: usize,
+    version: Version,
+    reader: &mut FieldReader<'_>,
+) -> Option<PartialPipeline> {
     let errors = reader.errors();
     let path = Path::root();
-    let unnamed = Name { kind: "pipeline", id: None, index };
+    let unnamed = ItemName { kind: "pipeline", id: None, index };
     let mut object = reader.object(item.node, item.span, &unnamed.to_string(), path).ok()?;
 
     let id = read_id(item, &mut object, &unnamed, path, reader).ok();
-    let name = Name { id: id.as_ref(), ..unnamed };
+    let name = ItemName { id: id.as_ref(), ..unnamed };
     if let Some(id) = &id {
         check_pipeline_id(id, &name, path, reader);
     }
@@ -59,7 +64,7 @@ pub(super) fn read(item: &Item<'_>, index: usize, version: Version, reader: &mut
     }
     let processors = read_processors(&mut object, version, path, reader);
     let dead_letter_queue = read_dead_letter_queue(&mut object, id_or_default.span, version, path, reader);
-    reader.report_unknown(&object, Part::Pipeline, path);
+    reader.report_unknown(&object, MapKind::Pipeline, path);
 
     let config = PipelineConfig {
         name: shown_name.as_ref().map_or_else(|| id_or_default.clone(), |name| spanned(Some(name), name.span())),
@@ -71,10 +76,10 @@ pub(super) fn read(item: &Item<'_>, index: usize, version: Version, reader: &mut
         dead_letter_queue,
         span: item.span,
     };
-    Some(Draft { config, name: shown_name.or_else(|| id.clone()), id, sound: reader.errors() == errors })
+    Some(PartialPipeline { config, name: shown_name.or_else(|| id.clone()), id, sound: reader.errors() == errors })
 }
 
-fn check_pipeline_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut Reader<'_>) {
+fn check_pipeline_id(id: &Written, name: &ItemName<'_>, path: Path<'_>, reader: &mut FieldReader<'_>) {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':' | '.');
     if let Some((at, bad)) = id.value().char_indices().find(|(_, c)| !allowed(*c)) {
         let what = if id.is_substituted() { String::new() } else { format!(" ({bad:?})") };
@@ -99,7 +104,7 @@ fn check_pipeline_id(id: &Written, name: &Name<'_>, path: Path<'_>, reader: &mut
     let _ = reader.check_len(name, "id", id, MAX_PIPELINE_ID_BYTES, path);
 }
 
-fn read_status(object: &mut Object<'_>, path: Path<'_>, reader: &mut Reader<'_>) -> DesiredStatus {
+fn read_status(object: &mut Object<'_>, path: Path<'_>, reader: &mut FieldReader<'_>) -> DesiredStatus {
     let Some(entry) = object.take("status") else { return DesiredStatus::default() };
     match reader.text(entry, path.name("status")) {
         Ok(Some(text)) if !text.value().is_empty() => {
@@ -118,7 +123,7 @@ fn read_connectors(
     pipeline: &Spanned<Str>,
     version: Version,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
     connectors: &mut Vec<ConnectorConfig>,
 ) -> Option<Vec<Role>> {
     let Some(entry) = object.take("connectors") else { return Some(Vec::new()) };
@@ -149,12 +154,12 @@ fn read_connector(
     pipeline: &Spanned<Str>,
     version: Version,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
     ids: &mut HashMap<Str, Span>,
 ) -> Option<(Role, Option<ConnectorConfig>)> {
-    let unnamed = Name { kind: "connector", id: None, index };
+    let unnamed = ItemName { kind: "connector", id: None, index };
     let (mut object, id) = read_identified(item, &unnamed, ids, path, reader)?;
-    let name = Name { id: id.as_ref(), ..unnamed };
+    let name = ItemName { id: id.as_ref(), ..unnamed };
     if let Some(id) = &id {
         let len = pipeline.value.len() + 1 + id.value().len();
         if len > MAX_CONNECTOR_ID_BYTES {
@@ -179,7 +184,7 @@ fn read_connector(
     let shown_name = read_text(&mut object, "name", &name, MAX_CONNECTOR_NAME_BYTES, path, reader);
     let settings = read_settings(&mut object, plugin.as_ref(), path, reader);
     let processors = read_processors(&mut object, version, path, reader);
-    reader.report_unknown(&object, Part::Connector, path);
+    reader.report_unknown(&object, MapKind::Connector, path);
 
     let role = role.ok()?;
     let connector = id.zip(plugin).map(|(id, plugin)| ConnectorConfig {
@@ -196,11 +201,11 @@ fn read_connector(
 
 fn check_roles(
     roles: &[Role],
-    name: &Name<'_>,
+    name: &ItemName<'_>,
     object: &Object<'_>,
     id: Span,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) {
     let missing = [
         (Role::Source, codes::CONFIG_NO_SOURCE, "source"),

@@ -7,11 +7,11 @@ use anabranch_plugin::written::Written;
 use anabranch_record::text::Str;
 
 use super::ProcessorConfig;
-use super::field::{Object, Path, Reader, Reported};
-use super::item::{Item, Name, items, read_identified, spanned};
+use super::field::{FieldReader, Object, Path, Reported};
+use super::item::{Item, ItemName, items, read_identified, spanned};
 use super::metadata::warn_foreign_keys;
 use super::settings::read_settings;
-use super::unknown::Part;
+use super::unknown::MapKind;
 use super::version::Version;
 use super::yaml::Value;
 use crate::codes;
@@ -24,7 +24,7 @@ pub(super) fn read_processors(
     object: &mut Object<'_>,
     version: Version,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Vec<ProcessorConfig> {
     let Some(entry) = object.take("processors") else { return Vec::new() };
     let path = path.name("processors");
@@ -49,17 +49,17 @@ fn read_processor(
     index: usize,
     version: Version,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
     ids: &mut HashMap<Str, Span>,
 ) -> Option<ProcessorConfig> {
-    let unnamed = Name { kind: "processor", id: None, index };
+    let unnamed = ItemName { kind: "processor", id: None, index };
     let (mut object, id) = read_identified(item, &unnamed, ids, path, reader)?;
-    let name = Name { id: id.as_ref(), ..unnamed };
+    let name = ItemName { id: id.as_ref(), ..unnamed };
     let plugin = read_processor_plugin(&mut object, &name, version, path, reader).ok();
     let condition = read_condition(&mut object, version, path, reader);
     let workers = read_workers(&mut object, path, reader);
     let settings = read_settings(&mut object, plugin.as_ref(), path, reader);
-    reader.report_unknown(&object, Part::Processor, path);
+    reader.report_unknown(&object, MapKind::Processor, path);
 
     let (id, plugin) = id.zip(plugin)?;
     Some(ProcessorConfig {
@@ -75,10 +75,10 @@ fn read_processor(
 /// Reads the field `plugin`, called `type` before version 2.2.
 fn read_processor_plugin(
     object: &mut Object<'_>,
-    name: &Name<'_>,
+    name: &ItemName<'_>,
     version: Version,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Result<Written, Reported> {
     let old = object.take("type");
     if let Some(entry) = old
@@ -116,7 +116,7 @@ fn read_condition(
     object: &mut Object<'_>,
     version: Version,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Option<Written> {
     let entry = object.take("condition")?;
     let path = path.name("condition");
@@ -136,7 +136,7 @@ fn read_condition(
     Some(text)
 }
 
-fn read_workers(object: &mut Object<'_>, path: Path<'_>, reader: &mut Reader<'_>) -> Option<Spanned<u32>> {
+fn read_workers(object: &mut Object<'_>, path: Path<'_>, reader: &mut FieldReader<'_>) -> Option<Spanned<u32>> {
     let entry = object.take("workers")?;
     let workers = reader.number(entry, MAX_WORKERS, path.name("workers")).ok()??;
     if workers.value == 0 {

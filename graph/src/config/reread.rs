@@ -12,7 +12,7 @@ const FILE: &str = "${file:";
 /// A file that a value comes from cannot be read, or is empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{written} no longer has a value: the file cannot be read")]
-pub struct Unreadable {
+pub struct UnreadableFile {
     /// The value as written in the pipeline file.
     pub written: String,
 }
@@ -23,11 +23,11 @@ impl PipelineConfig {
     ///
     /// # Errors
     /// The file of a value cannot be read.
-    pub fn read_again(&self, variables: &dyn Variables) -> Result<Option<PipelineConfig>, Unreadable> {
+    pub fn read_again(&self, variables: &dyn Variables) -> Result<Option<PipelineConfig>, UnreadableFile> {
         let mut config = self.clone();
         let mut changed = false;
         for value in config.values_mut().filter(|value| is_of_file(value)) {
-            let unreadable = || Unreadable { written: value.written().to_string() };
+            let unreadable = || UnreadableFile { written: value.written().to_string() };
             let now = value_of(value.written(), variables).ok_or_else(unreadable)?;
             if now.value() != value.value() {
                 *value = now.at(value.span());

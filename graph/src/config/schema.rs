@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::dead_letter::MAX_WINDOW;
 use super::pipeline::{MAX_DESCRIPTION_BYTES, MAX_PIPELINE_ID_BYTES, MAX_PIPELINE_NAME_BYTES};
 use super::processor::MAX_WORKERS;
-use known::Known;
+use known::KnownPlugin;
 
 /// Matches a variable. A text with a variable can have any value.
 const VARIABLE: &str = r"\$\{";
@@ -28,7 +28,7 @@ pub fn json_schema(registry: &Registry) -> Value {
 
     let mut definitions = Map::new();
     let mut define = |name: &str, schema: Value| definitions.insert(name.to_owned(), schema);
-    for Known { specification, settings: name, .. } in [&sources, &queues, &processors].into_iter().flatten() {
+    for KnownPlugin { specification, settings: name, .. } in [&sources, &queues, &processors].into_iter().flatten() {
         define(name, settings(specification));
     }
     for (name, role, known) in [
@@ -54,7 +54,7 @@ pub fn json_schema(registry: &Registry) -> Value {
     define("processor.settings", json!({ "allOf": of_processor.collect::<Value>() }));
     let of_queue = queues.iter().map(|known| by_plugin("destination", known, None));
     define("dead-letter-queue", dead_letter_queue(&of_queue.collect::<Vec<_>>()));
-    for shape in [Shape::List, Shape::Map] {
+    for shape in [Representation::List, Representation::Map] {
         define(shape.name("processor"), processor(shape));
         define(shape.name("connector"), self::connector(shape));
         define(shape.name("pipeline"), pipeline(shape));
@@ -80,43 +80,43 @@ pub fn json_schema(registry: &Registry) -> Value {
         "additionalProperties": false,
         // Before version 2, parts are in maps by id. `pattern` ignores numbers, and `exclusiveMaximum` ignores texts.
         "if": { "properties": { "version": { "pattern": r"^\s*1", "exclusiveMaximum": 2 } }, "required": ["version"] },
-        "then": { "properties": { "pipelines": Shape::Map.of("pipeline") } },
-        "else": { "properties": { "pipelines": Shape::List.of("pipeline") } },
+        "then": { "properties": { "pipelines": Representation::Map.of("pipeline") } },
+        "else": { "properties": { "pipelines": Representation::List.of("pipeline") } },
         "$defs": definitions,
     })
 }
 
 /// Representation of several parts of the same kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum Representation {
     /// A list of parts with ids.
     List,
     /// A map by id, before version 2.
     Map,
 }
 
-impl Shape {
+impl Representation {
     fn name(self, part: &'static str) -> &'static str {
         match (self, part) {
-            (Shape::List, part) => part,
-            (Shape::Map, "pipeline") => "pipeline-by-id",
-            (Shape::Map, "connector") => "connector-by-id",
-            (Shape::Map, _) => "processor-by-id",
+            (Representation::List, part) => part,
+            (Representation::Map, "pipeline") => "pipeline-by-id",
+            (Representation::Map, "connector") => "connector-by-id",
+            (Representation::Map, _) => "processor-by-id",
         }
     }
 
     fn of(self, part: &'static str) -> Value {
         let items = reference(self.name(part));
         match self {
-            Shape::List => json!({ "type": ["array", "null"], "items": items }),
-            Shape::Map => json!({ "type": ["object", "null"], "additionalProperties": items }),
+            Representation::List => json!({ "type": ["array", "null"], "items": items }),
+            Representation::Map => json!({ "type": ["object", "null"], "additionalProperties": items }),
         }
     }
 
     /// Returns the schema of an object with these fields, and with an id unless its key is the id.
     fn object(self, description: &str, mut fields: Map<String, Value>, id: Value, required: &[&str]) -> Value {
         let mut required: Vec<&str> = required.to_vec();
-        if self == Shape::List {
+        if self == Representation::List {
             fields.insert("id".to_owned(), id);
             required.insert(0, "id");
         }
@@ -166,10 +166,10 @@ fn number(max: u64, default: u64, description: &str) -> Value {
     })
 }
 
-fn pipeline(shape: Shape) -> Value {
+fn pipeline(shape: Representation) -> Value {
     let mut connectors = shape.of("connector");
     connectors["description"] = json!("Sources and destinations: at least one of each.");
-    if shape == Shape::List {
+    if shape == Representation::List {
         // A connector with an invalid type is reported at its place only, not also as a missing source or destination.
         let one_that_is_no = |role: &str| json!({ "contains": { "not": { "properties": { "type": { "const": role } }, "required": ["type"] } } });
         connectors["type"] = json!("array");
@@ -216,7 +216,7 @@ fn beside() -> Value {
     json!({ r"^sdk\.schema\.": { "type": ["string", "number", "boolean", "null"] } })
 }
 
-fn connector(shape: Shape) -> Value {
+fn connector(shape: Representation) -> Value {
     let mut processors = shape.of("processor");
     processors["description"] =
         json!("Processors of this connector only, in order: after a source, before a destination.");
@@ -237,7 +237,7 @@ fn connector(shape: Shape) -> Value {
     schema
 }
 
-fn processor(shape: Shape) -> Value {
+fn processor(shape: Representation) -> Value {
     let mut old = reference("processor.plugin");
     old["deprecated"] = json!(true);
     old["description"] = json!("Old name of `plugin`, from before version 2.2.");
@@ -281,7 +281,7 @@ fn dead_letter_queue(by_plugin: &[Value]) -> Value {
 }
 
 /// Returns the schema for the plugin names of a role.
-fn plugins(role: &str, known: &[Known<'_>]) -> Value {
+fn plugins(role: &str, known: &[KnownPlugin<'_>]) -> Value {
     let named =
         known.iter().map(|known| json!({ "const": known.name, "description": known.specification.summary.as_str() }));
     let mut names: Vec<String> = known.iter().map(|known| regex::escape(&known.specification.name)).collect();
@@ -294,7 +294,7 @@ fn plugins(role: &str, known: &[Known<'_>]) -> Value {
 }
 
 /// Returns the schema that applies to the settings of a part that uses this plugin.
-fn by_plugin(role: &str, known: &Known<'_>, of_type: Option<&str>) -> Value {
+fn by_plugin(role: &str, known: &KnownPlugin<'_>, of_type: Option<&str>) -> Value {
     let named = json!({ "type": "string", "pattern": known.pattern });
     let condition = match (role, of_type) {
         (_, Some(of_type)) => json!({

@@ -6,7 +6,7 @@ use anabranch_plugin::written::Written;
 use anabranch_record::text::Str;
 use serde_saphyr::granit_parser::ScalarStyle;
 
-use super::field::{Field, Object, Path, Reader, quoted};
+use super::field::{Field, FieldReader, Object, Path, quoted};
 use super::interpolate::Dialect;
 use super::metadata::{warn_foreign_keys, warn_foreign_keys_of_file};
 use super::nested;
@@ -24,7 +24,7 @@ pub(super) fn read_settings(
     object: &mut Object<'_>,
     plugin: Option<&Written>,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Settings {
     let span = plugin.map_or(object.head(), Written::span);
     let entry = object.take("settings");
@@ -57,7 +57,7 @@ pub(super) fn read_settings(
 
 /// Warns about a comment that looks like the end of a text, because a number sign follows a blank: `no #{{ .Key }}`,
 /// `out #1.ndjson`.
-fn warn_of_a_comment(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut Reader<'_>) {
+fn warn_of_a_comment(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut FieldReader<'_>) {
     let end = entry.value.span.end as usize;
     let rest = reader.source.get(end..).and_then(|rest| rest.lines().next()).unwrap_or_default();
     let comment = rest.trim_start();
@@ -86,7 +86,7 @@ pub(super) fn read_settings_map(
     entry: &Entry,
     plugin: Option<&Written>,
     path: Path<'_>,
-    reader: &mut Reader<'_>,
+    reader: &mut FieldReader<'_>,
 ) -> Field<Settings> {
     if matches!(entry.value.value, Value::Null) {
         return Ok(None);
@@ -147,7 +147,7 @@ pub(super) fn read_settings_map(
 
 /// Reads a text in place of a map of settings. It belongs to a setting that only the plugin can determine, so it gets
 /// no name.
-fn read_unnamed(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut Reader<'_>) -> Field<Settings> {
+fn read_unnamed(entry: &Entry, scalar: &Scalar, path: Path<'_>, reader: &mut FieldReader<'_>) -> Field<Settings> {
     let span = entry.value.span;
     let written = reader.source.get(span.start as usize..span.end as usize).unwrap_or_default();
     if let Some((name, value)) = written.split_once('=')

@@ -91,7 +91,7 @@ fn an_error_beside_the_pipelines_of_a_file_stops_them_all() {
         assert_eq!(loaded.pipelines.len(), 0, "{beside}");
         assert_eq!(loaded.invalid.len(), 1, "{beside}");
     }
-    // Another file is another matter, and so are another pipeline and another document.
+    // Ids in other files, pipelines and documents are independent.
     let two = format!("{}  - {{id: wrong, conectors: []}}\n", pipeline(""));
     let files = files(&[&two, &pipeline("").replace("id: p", "id: q"), "version: 2.2\nprocessors: []\n"]);
     let loaded = load(&files, &Environment);

@@ -3,13 +3,13 @@
 use anabranch_plugin::diagnostic::{Diagnostic, Span};
 use anabranch_record::near::{did_you_mean, slip};
 
-use super::field::{Object, Path, Reader, quoted};
+use super::field::{FieldReader, Object, Path, quoted};
 use super::yaml::{Entry, Value};
 use crate::codes;
 
 /// The kind of a map, which determines its fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum MapKind {
     Document,
     Pipeline,
     Connector,
@@ -17,48 +17,51 @@ pub(super) enum Part {
     DeadLetterQueue,
 }
 
-impl Part {
-    const ALL: [Part; 5] = [Part::Pipeline, Part::Connector, Part::Processor, Part::DeadLetterQueue, Part::Document];
+impl MapKind {
+    const ALL: [MapKind; 5] =
+        [MapKind::Pipeline, MapKind::Connector, MapKind::Processor, MapKind::DeadLetterQueue, MapKind::Document];
 
     pub(super) fn fields(self) -> &'static [&'static str] {
         match self {
-            Part::Document => &["version", "pipelines"],
-            Part::Pipeline => &["id", "status", "name", "description", "connectors", "processors", "dead-letter-queue"],
-            Part::Connector => &["id", "type", "plugin", "name", "settings", "processors"],
-            Part::Processor => &["id", "plugin", "condition", "settings", "workers"],
-            Part::DeadLetterQueue => &["plugin", "settings", "window-size", "window-nack-threshold"],
+            MapKind::Document => &["version", "pipelines"],
+            MapKind::Pipeline => {
+                &["id", "status", "name", "description", "connectors", "processors", "dead-letter-queue"]
+            }
+            MapKind::Connector => &["id", "type", "plugin", "name", "settings", "processors"],
+            MapKind::Processor => &["id", "plugin", "condition", "settings", "workers"],
+            MapKind::DeadLetterQueue => &["plugin", "settings", "window-size", "window-nack-threshold"],
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Part::Document => "a document",
-            Part::Pipeline => "a pipeline",
-            Part::Connector => "a connector",
-            Part::Processor => "a processor",
-            Part::DeadLetterQueue => "a dead-letter queue",
+            MapKind::Document => "a document",
+            MapKind::Pipeline => "a pipeline",
+            MapKind::Connector => "a connector",
+            MapKind::Processor => "a processor",
+            MapKind::DeadLetterQueue => "a dead-letter queue",
         }
     }
 
     /// Returns the field for a name that other tools use.
     fn elsewhere(self, key: &str) -> Option<&'static str> {
         match (self, key) {
-            (Part::Document, "pipeline") => Some("pipelines"),
-            (Part::Pipeline, "dlq" | "deadletters" | "dead-letters" | "dead_letters") => Some("dead-letter-queue"),
-            (Part::Pipeline, "state") => Some("status"),
-            (Part::Pipeline | Part::Connector, "steps" | "transforms" | "transformations" | "filters") => {
+            (MapKind::Document, "pipeline") => Some("pipelines"),
+            (MapKind::Pipeline, "dlq" | "deadletters" | "dead-letters" | "dead_letters") => Some("dead-letter-queue"),
+            (MapKind::Pipeline, "state") => Some("status"),
+            (MapKind::Pipeline | MapKind::Connector, "steps" | "transforms" | "transformations" | "filters") => {
                 Some("processors")
             }
-            (Part::Processor, "if" | "when" | "filter" | "cond" | "where" | "only-if") => Some("condition"),
+            (MapKind::Processor, "if" | "when" | "filter" | "cond" | "where" | "only-if") => Some("condition"),
             _ => None,
         }
     }
 }
 
-impl Reader<'_> {
+impl FieldReader<'_> {
     /// Reports the fields that were not read. A misplaced or misspelt field is an error, because it would have no
     /// effect. Other fields are ignored with a warning.
-    pub(super) fn report_unknown(&mut self, object: &Object<'_>, part: Part, path: Path<'_>) {
+    pub(super) fn report_unknown(&mut self, object: &Object<'_>, part: MapKind, path: Path<'_>) {
         let known = part.fields();
         // A name that is already given cannot be the correction.
         let free: Vec<&str> = known.iter().copied().filter(|name| object.get(name).is_none()).collect();
@@ -97,11 +100,11 @@ impl Reader<'_> {
 }
 
 /// Returns the field that is probably meant: the same letters, one letter different, or the name of another tool.
-fn meant<'a>(part: Part, key: &str, free: &[&'a str]) -> Option<&'a str> {
+fn meant<'a>(part: MapKind, key: &str, free: &[&'a str]) -> Option<&'a str> {
     let letters =
         |text: &str| text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>();
     let same = free.iter().copied().find(|name| letters(name) == letters(key));
-    let known_elsewhere = Part::ALL.iter().any(|other| other.fields().contains(&key));
+    let known_elsewhere = MapKind::ALL.iter().any(|other| other.fields().contains(&key));
     same.or_else(|| slip(key, free.iter().copied()).filter(|_| !known_elsewhere)).or_else(|| {
         let name = part.elsewhere(key)?;
         free.iter().copied().find(|free| *free == name)
@@ -117,28 +120,30 @@ fn near<'a>(key: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a s
 }
 
 /// Reports a switch of another tool that starts or stops a pipeline, or disables a part of it.
-fn switched(part: Part, entry: &Entry) -> Option<Diagnostic> {
+fn switched(part: MapKind, entry: &Entry) -> Option<Diagnostic> {
     let Value::Scalar(scalar) = &entry.value.value else { return None };
     let is_yes = |text: &str| matches!(text.to_ascii_lowercase().as_str(), "true" | "yes" | "on" | "1");
     let is_stopped = match entry.key.as_str() {
         "enabled" | "active" | "enable" => !is_yes(scalar.text.trim()),
-        "autostart" if part == Part::Pipeline => !is_yes(scalar.text.trim()),
+        "autostart" if part == MapKind::Pipeline => !is_yes(scalar.text.trim()),
         "disabled" | "paused" | "skip" | "disable" | "skipped" => is_yes(scalar.text.trim()),
         _ => return None,
     };
     let hint = match (part, is_stopped) {
-        (Part::Pipeline, true) => "write `status: stopped`",
-        (Part::Pipeline, false) => "remove it: `status: running` is the default",
-        (Part::Processor, true) => "remove the processor, or write `condition: 'false'`",
-        (Part::Connector, true) => "remove the connector, or write `status: stopped` for the whole pipeline",
-        (Part::Processor | Part::Connector, false) => "remove it: every processor and connector of a pipeline is used",
-        (Part::Document | Part::DeadLetterQueue, _) => return None,
+        (MapKind::Pipeline, true) => "write `status: stopped`",
+        (MapKind::Pipeline, false) => "remove it: `status: running` is the default",
+        (MapKind::Processor, true) => "remove the processor, or write `condition: 'false'`",
+        (MapKind::Connector, true) => "remove the connector, or write `status: stopped` for the whole pipeline",
+        (MapKind::Processor | MapKind::Connector, false) => {
+            "remove it: every processor and connector of a pipeline is used"
+        }
+        (MapKind::Document | MapKind::DeadLetterQueue, _) => return None,
     };
     let message = format!("{} has no field {}", part.name(), quoted(&entry.key));
     let finding = Diagnostic::error(codes::CONFIG_FIELD_MISSPELT, message).with_hint(hint);
     let whole = Span { end: entry.value.span.end, ..entry.key_span };
     Some(match (part, is_stopped, scalar.is_plain()) {
-        (Part::Pipeline, true, true) => {
+        (MapKind::Pipeline, true, true) => {
             finding.with_fix(whole, format!("{}: {}", entry.key, scalar.text), "status: stopped")
         }
         _ => finding,
@@ -146,14 +151,14 @@ fn switched(part: Part, entry: &Entry) -> Option<Diagnostic> {
 }
 
 /// Reports a field by which other tools route records. Here, the order in the file determines the route.
-fn routed(part: Part, entry: &Entry) -> Option<Diagnostic> {
+fn routed(part: MapKind, entry: &Entry) -> Option<Diagnostic> {
     let letters = entry.key.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect::<String>();
     let hint = match (part, letters.as_str()) {
-        (Part::Processor | Part::Connector, "onerror" | "onfailure" | "errorhandling" | "ignoreerrors") => {
+        (MapKind::Processor | MapKind::Connector, "onerror" | "onfailure" | "errorhandling" | "ignoreerrors") => {
             "records that fail go to the `dead-letter-queue` of the pipeline"
         }
         (
-            Part::Processor | Part::Connector,
+            MapKind::Processor | MapKind::Connector,
             "input" | "inputs" | "output" | "outputs" | "from" | "to" | "next" | "route" | "routes" | "routing"
             | "dependson" | "needs" | "after" | "before" | "branch" | "upstream" | "downstream",
         ) => {
@@ -180,19 +185,19 @@ fn beside_settings(settings: &Entry, entry: &Entry) -> Option<Diagnostic> {
 }
 
 /// Reports a field that belongs to another part.
-fn misplaced(part: Part, entry: &Entry) -> Option<Diagnostic> {
+fn misplaced(part: MapKind, entry: &Entry) -> Option<Diagnostic> {
     let written = entry.key.as_str();
     let owners = |key: &str| -> Vec<&str> {
-        let others = Part::ALL.iter().filter(|other| **other != part && other.fields().contains(&key));
+        let others = MapKind::ALL.iter().filter(|other| **other != part && other.fields().contains(&key));
         others.map(|other| other.name()).collect()
     };
     // A misspelt block at the top level is still a block of a pipeline.
-    let is_misspelt = part == Part::Document && owners(written).is_empty();
-    let others = || Part::ALL.iter().flat_map(|other| other.fields().iter().copied());
+    let is_misspelt = part == MapKind::Document && owners(written).is_empty();
+    let others = || MapKind::ALL.iter().flat_map(|other| other.fields().iter().copied());
     let elsewhere = match part {
         // A destination with a condition is meant to receive only some records.
-        Part::Connector => Part::Processor.elsewhere(written),
-        Part::Document => Part::Pipeline.elsewhere(written),
+        MapKind::Connector => MapKind::Processor.elsewhere(written),
+        MapKind::Document => MapKind::Pipeline.elsewhere(written),
         _ => None,
     };
     let key = match elsewhere {
@@ -204,7 +209,7 @@ fn misplaced(part: Part, entry: &Entry) -> Option<Diagnostic> {
     let (last, others) = owners.split_last()?;
     let owners = if others.is_empty() { (*last).to_owned() } else { format!("{} or {last}", others.join(", ")) };
     let hint = match (part, key) {
-        (Part::Connector, "condition") => {
+        (MapKind::Connector, "condition") => {
             let condition = match &entry.value.value {
                 Value::Scalar(scalar) => scalar.text.trim().strip_prefix("{{").and_then(|text| text.strip_suffix("}}")),
                 _ => None,
@@ -215,15 +220,15 @@ fn misplaced(part: Part, entry: &Entry) -> Option<Diagnostic> {
                  filter, condition: '{{{{ not ({condition}) }}}}' }}]`"
             )
         }
-        (Part::Document, _) if is_misspelt => {
+        (MapKind::Document, _) if is_misspelt => {
             format!("did you mean {key:?}? indent it below the `- id:` of a pipeline")
         }
-        (Part::Document, _) => "indent it below the `- id:` of a pipeline".to_owned(),
+        (MapKind::Document, _) => "indent it below the `- id:` of a pipeline".to_owned(),
         (_, "dead-letter-queue" | "status" | "connectors") => "move it to the pipeline".to_owned(),
         (_, "workers" | "condition") => "move it to a processor".to_owned(),
         (_, "window-size" | "window-nack-threshold") => "move it below `dead-letter-queue:`".to_owned(),
         (_, "version" | "pipelines") => "move it to the top of the document".to_owned(),
-        (Part::Pipeline, _) => "move it to a connector or processor".to_owned(),
+        (MapKind::Pipeline, _) => "move it to a connector or processor".to_owned(),
         _ => "remove it, or move it there".to_owned(),
     };
     let message = match is_misspelt {

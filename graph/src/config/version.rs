@@ -4,7 +4,7 @@ use std::fmt;
 
 use anabranch_plugin::diagnostic::Diagnostic;
 
-use super::field::{Object, Path, Reader, Reported, quoted};
+use super::field::{FieldReader, Object, Path, Reported, quoted};
 use super::yaml::Entry;
 use crate::codes;
 
@@ -24,7 +24,7 @@ impl Version {
 
     /// Reads the field `version` of a document. Returns a substitute if the version is missing or unknown but close to
     /// a supported one.
-    pub(super) fn read(document: &mut Object<'_>, reader: &mut Reader<'_>) -> Result<Version, Reported> {
+    pub(super) fn read(document: &mut Object<'_>, reader: &mut FieldReader<'_>) -> Result<Version, Reported> {
         let path = Path::root();
         let entry = document.take("version");
         let text = match entry {
@@ -90,7 +90,7 @@ impl Version {
     }
 
     /// Warns about a field that only a later version has. The field is read nevertheless.
-    pub(super) fn introduced(self, since: Version, entry: &Entry, path: Path<'_>, reader: &mut Reader<'_>) {
+    pub(super) fn introduced(self, since: Version, entry: &Entry, path: Path<'_>, reader: &mut FieldReader<'_>) {
         if self < since {
             let key = &entry.key;
             reader.report(
@@ -106,7 +106,7 @@ impl Version {
     }
 
     /// Warns that version 1 does not define the order of processors.
-    pub(super) fn ordered(self, processors: &Entry, path: Path<'_>, reader: &mut Reader<'_>) {
+    pub(super) fn ordered(self, processors: &Entry, path: Path<'_>, reader: &mut FieldReader<'_>) {
         if self.has_maps() {
             reader.report(
                 Diagnostic::warning(

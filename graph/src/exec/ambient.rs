@@ -21,18 +21,18 @@ pub(super) fn work_for(pipeline: &Str) {
 }
 
 /// A task of a pipeline. Costs two pointer swaps per poll.
-pub(super) struct Within<F> {
+pub(super) struct PipelineTask<F> {
     pipeline: Option<Str>,
     task: Pin<Box<F>>,
 }
 
-impl<F> Within<F> {
+impl<F> PipelineTask<F> {
     pub(super) fn new(pipeline: &Str, task: F) -> Self {
-        Within { pipeline: Some(pipeline.clone()), task: Box::pin(task) }
+        PipelineTask { pipeline: Some(pipeline.clone()), task: Box::pin(task) }
     }
 }
 
-impl<F: Future> Future for Within<F> {
+impl<F: Future> Future for PipelineTask<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
@@ -45,7 +45,7 @@ impl<F: Future> Future for Within<F> {
             }
         }
 
-        let Within { pipeline, task } = &mut *self;
+        let PipelineTask { pipeline, task } = &mut *self;
         PIPELINE.with(|current| std::mem::swap(&mut *current.borrow_mut(), pipeline));
         let _turn = Turn(pipeline);
         task.as_mut().poll(context)
@@ -59,11 +59,11 @@ mod tests {
     #[tokio::test]
     async fn tasks_know_whose_they_are_and_nobody_else_does() {
         assert_eq!(pipeline(), None);
-        let inner = Within::new(&"inner".into(), async {
+        let inner = PipelineTask::new(&"inner".into(), async {
             tokio::task::yield_now().await;
             pipeline()
         });
-        let outer = Within::new(&"outer".into(), async { (inner.await, pipeline()) });
+        let outer = PipelineTask::new(&"outer".into(), async { (inner.await, pipeline()) });
         assert_eq!(outer.await, (Some("inner".into()), Some("outer".into())));
         assert_eq!(pipeline(), None);
     }

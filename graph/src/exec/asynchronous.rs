@@ -15,12 +15,12 @@ use tokio::time::Instant;
 use super::Interrupt;
 use super::chain::{refuse_copies, select};
 use super::fan_out::Output;
-use super::meter::{Before, timed};
+use super::meter::{StripBefore, timed};
 use super::panic;
 use super::parallel::receive;
 use super::queue::Receiver;
 use super::tap::{Side, Tap};
-use super::trace::{Fate, Interval, NodeTracer, Passage};
+use super::trace::{Interval, NodeTracer, Passage, RowOutcome};
 use crate::batch::{Batch, Leftover, STRIP_BYTES, STRIP_ROWS};
 use crate::codes;
 
@@ -220,11 +220,11 @@ impl Asynchronous {
             tracer.passed(batch.lineage(), batch.records(), timing.interval(), |row| {
                 let decision = decisions.binary_search_by_key(&row, |(row, _)| *row).ok().map(|at| &decisions[at].1);
                 let condition = timing.conditional.then(|| chosen.binary_search(&row).is_ok());
-                Some(Passage { condition, fate: Fate::from(decision) })
+                Some(Passage { condition, fate: RowOutcome::from(decision) })
             });
         }
         let mut left = output.leftover();
-        let before = Before::of(batch.rows(), &left);
+        let before = StripBefore::of(batch.rows(), &left);
         batch.apply(&mut decisions, &mut left, &mut output.lend())?;
         let meters = output.meters();
         meters.step(0).leave(before.passed(batch.rows(), &left), meters.now());

@@ -17,7 +17,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Latest answer of a source; `None` = unknown.
-pub(super) type Answer = Mutex<Option<Backlog>>;
+pub(super) type LatestBacklog = Mutex<Option<Backlog>>;
 
 /// The backlog of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,12 +15,12 @@ use tokio::time::Instant;
 use super::Interrupt;
 use super::context::Context;
 use super::fan_out::Output;
-use super::meter::{Before, StageMeters};
+use super::meter::{StageMeters, StripBefore};
 use super::panic;
 use super::queue::Receiver;
 use super::tap::{NodeRole, Side, Tap};
-use super::trace::{Fate, Interval, NodeTracer, Passage};
-use crate::batch::{Batch, Leftover, Lend, Part, Unfolding};
+use super::trace::{Interval, NodeTracer, Passage, RowOutcome};
+use crate::batch::{Batch, BatchPart, Leftover, TopUp, Unfolding};
 use crate::codes;
 use crate::plan::stage::{StepCondition, StepSpec};
 
@@ -55,7 +55,7 @@ struct ChainStep<O: ?Sized> {
 pub(super) struct Steps<O: ?Sized> {
     steps: Vec<ChainStep<O>>,
     /// Parts in flight, with the index of the step that they enter next; the last one continues first.
-    waiting: Vec<(usize, Part)>,
+    waiting: Vec<(usize, BatchPart)>,
     mask: Mask,
     /// True if `mask` holds the selection of the step before; otherwise all rows were selected.
     masked: bool,
@@ -111,17 +111,17 @@ impl<O: Operator + ?Sized> Steps<O> {
     /// Adds a strip.
     pub(super) fn push(&mut self, batch: Batch) {
         self.changed = false;
-        self.waiting.push((0, Part::Rows(batch)));
+        self.waiting.push((0, BatchPart::Rows(batch)));
     }
 
     /// Returns the next part that reached the end of the chain; rows that did not reach it are in `left`. An empty part
     /// means that no row of a strip reached the end; the caller may then yield. A part that may have changed is weighed
     /// again.
-    pub(super) fn next(&mut self, left: &mut Leftover, lend: Lend<'_>) -> Result<Option<Batch>, Fault> {
+    pub(super) fn next(&mut self, left: &mut Leftover, lend: TopUp<'_>) -> Result<Option<Batch>, Fault> {
         while let Some((step, part)) = self.waiting.pop() {
             let mut batch = match part {
-                Part::Rows(batch) => batch,
-                Part::Pieces(unfolding) => self.make(step, unfolding),
+                BatchPart::Rows(batch) => batch,
+                BatchPart::Pieces(unfolding) => self.make(step, unfolding),
             };
             if batch.rows() == 0 || step == self.steps.len() {
                 if self.changed {
@@ -137,16 +137,16 @@ impl<O: Operator + ?Sized> Steps<O> {
                 }
                 Err(fault) => {
                     // It is dropped with the chain, after the run has recorded the fault.
-                    self.waiting.push((step, Part::Rows(batch)));
+                    self.waiting.push((step, BatchPart::Rows(batch)));
                     return Err(fault);
                 }
             }
             let shared = self.steps.get(step + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
             if batch.is_strip() || shared {
-                self.waiting.push((step + 1, Part::Rows(batch)));
+                self.waiting.push((step + 1, BatchPart::Rows(batch)));
             } else {
                 let first = self.waiting.len();
-                self.waiting.extend(batch.strips().map(|strip| (step + 1, Part::Rows(strip))));
+                self.waiting.extend(batch.strips().map(|strip| (step + 1, BatchPart::Rows(strip))));
                 self.waiting[first..].reverse();
                 if mutant!(StripsForgotten) {
                     self.waiting.drain(first..first + 1);
@@ -164,21 +164,21 @@ impl<O: Operator + ?Sized> Steps<O> {
             watchers.show(Side::After, batch.records());
         }
         if !unfolding.is_done() {
-            self.waiting.push((step, Part::Pieces(unfolding)));
+            self.waiting.push((step, BatchPart::Pieces(unfolding)));
         }
         batch
     }
 
     /// Adds the output of a step to `waiting` for `step`, the first part on top.
-    fn put_off(&mut self, step: usize, parts: Vec<Part>) {
+    fn put_off(&mut self, step: usize, parts: Vec<BatchPart>) {
         for part in parts.into_iter().rev() {
             match part {
-                Part::Rows(batch) => {
+                BatchPart::Rows(batch) => {
                     let first = self.waiting.len();
-                    self.waiting.extend(batch.strips().map(|strip| (step, Part::Rows(strip))));
+                    self.waiting.extend(batch.strips().map(|strip| (step, BatchPart::Rows(strip))));
                     self.waiting[first..].reverse();
                 }
-                Part::Pieces(unfolding) => self.waiting.push((step, Part::Pieces(unfolding))),
+                BatchPart::Pieces(unfolding) => self.waiting.push((step, BatchPart::Pieces(unfolding))),
             }
         }
     }
@@ -189,8 +189,8 @@ impl<O: Operator + ?Sized> Steps<O> {
         at: usize,
         batch: &mut Batch,
         left: &mut Leftover,
-        lend: Lend<'_>,
-    ) -> Result<Option<Vec<Part>>, Fault> {
+        lend: TopUp<'_>,
+    ) -> Result<Option<Vec<BatchPart>>, Fault> {
         let Self { steps, mask, masked, decisions, condition_failed, changed, repairable, meters, .. } = self;
         let shared = steps.get(at + 1).is_some_and(|next| matches!(next.selection, Selection::AsBefore));
         let meter = meters.step(at);
@@ -243,21 +243,21 @@ impl<O: Operator + ?Sized> Steps<O> {
             arrange(decisions);
             tracer.passed(batch.lineage(), batch.records(), Interval { from: started, to: ended }, |row| {
                 let decision = decisions.binary_search_by_key(&row, |(row, _)| *row).ok().map(|at| &decisions[at].1);
-                Some(Passage { condition: masked.then(|| mask.get(row)), fate: Fate::from(decision) })
+                Some(Passage { condition: masked.then(|| mask.get(row)), fate: RowOutcome::from(decision) })
             });
         }
         if shared && *masked && !decisions.is_empty() && !mutant!(MaskNotCarried) {
             let before = std::mem::take(mask);
             carry(&before, decisions, mask);
         }
-        let before = Before::of(batch.rows(), left);
+        let before = StripBefore::of(batch.rows(), left);
         if unfolds {
             let parts = batch.take().unfold(decisions, left, lend)?;
-            let out = parts.iter().map(Part::rows).sum();
+            let out = parts.iter().map(BatchPart::rows).sum();
             meter.leave(before.passed(out, left), meters.at(ended));
             if let Some(watchers) = &watchers {
                 for part in &parts {
-                    if let Part::Rows(batch) = part {
+                    if let BatchPart::Rows(batch) = part {
                         watchers.show(Side::After, batch.records());
                     }
                 }

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::ambient::Within;
+use super::ambient::PipelineTask;
 use super::lanes::Lanes;
 use super::live::{Alive, Live};
 use super::open::Stage;
@@ -145,7 +145,7 @@ impl Context {
             pipeline: self.pipeline.clone(),
             node: node.clone(),
             log: self.services.log.clone(),
-            memo: self.services.memo.clone(),
+            result_cache: self.services.result_cache.clone(),
             active: self.services.active.clone(),
             schemas: self.services.schemas.clone(),
             network: self.services.network,
@@ -160,7 +160,7 @@ impl Context {
     /// Spawns a task of this run.
     pub(super) fn spawn<T: Send + 'static>(&self, task: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         let alive = self.alive();
-        let task = Within::new(&self.pipeline, task);
+        let task = PipelineTask::new(&self.pipeline, task);
         #[expect(
             clippy::disallowed_methods,
             reason = "the one place where a run spawns: every task is counted and joined"

@@ -21,11 +21,11 @@ use super::deliver::{Delivery, DeliveryOutcome};
 use super::drain::store_fault;
 use super::failures::Failures;
 use super::idle::Idle;
-use super::lanes::Origin;
+use super::lanes::CopyOrigin;
 use super::tap::{NodeRole, Side, Tap};
 use super::trace::{Interval, NodeTracer};
 use crate::ack::LaneIndex;
-use crate::batch::{Batch, Failed};
+use crate::batch::{Batch, FailedRows};
 use crate::codes;
 use crate::plan::stage::{DeadLetterSpec, StagePlan};
 
@@ -33,7 +33,7 @@ use crate::plan::stage::{DeadLetterSpec, StagePlan};
 /// delivery, so that the same rows fail the same way in every run. O(threshold) memory; successes use none.
 #[derive(Default)]
 struct Window {
-    /// Identifies the lane, see [`Origin::opened`].
+    /// Identifies the lane, see [`CopyOrigin::opened`].
     opened: u64,
     latest: u64,
     /// Number of failed copies by row, and their sum.
@@ -85,7 +85,7 @@ impl Window {
 }
 
 /// Rows that failed together.
-struct Part {
+struct FailureGroup {
     batch: Batch,
     /// Indices of traced rows with their spans, and the start time of writing.
     spans: Option<(Vec<(usize, SpanContext)>, Instant)>,
@@ -153,7 +153,7 @@ impl DeadLetters {
     }
 
     /// Writes dead letters until the last stage has ended. Waiting dead letters are written together.
-    pub(super) async fn run(mut self, mut failures: mpsc::Receiver<Failed>, idle: Idle) -> Result<(), Interrupt> {
+    pub(super) async fn run(mut self, mut failures: mpsc::Receiver<FailedRows>, idle: Idle) -> Result<(), Interrupt> {
         let ended = self.write_all(&mut failures, &idle).await;
         self.failures.count(&self.context, true);
         ended?;
@@ -164,7 +164,7 @@ impl DeadLetters {
         Ok(())
     }
 
-    async fn write_all(&mut self, failures: &mut mpsc::Receiver<Failed>, idle: &Idle) -> Result<(), Interrupt> {
+    async fn write_all(&mut self, failures: &mut mpsc::Receiver<FailedRows>, idle: &Idle) -> Result<(), Interrupt> {
         loop {
             let due = self.failures.due();
             let next = async {
@@ -196,7 +196,7 @@ impl DeadLetters {
 
     /// Writes the dead letters of failed rows and settles the rows. If one exceeds the threshold or does not fit into
     /// the queue, the ones before it are still written and settled.
-    async fn write(&mut self, failed: Vec<Failed>) -> Result<(), Interrupt> {
+    async fn write(&mut self, failed: Vec<FailedRows>) -> Result<(), Interrupt> {
         let mut letters = Vec::new();
         let mut parts = Vec::with_capacity(failed.len());
         let mut too_many = None;
@@ -232,7 +232,7 @@ impl DeadLetters {
         }
         let refused = letters.get(durable).map(|letter| letter.message.clone());
         letters.truncate(durable);
-        for Part { batch, spans, first } in parts {
+        for FailureGroup { batch, spans, first } in parts {
             let letters = letters.get(first..).unwrap_or_default();
             if let (Some(tracer), Some((spans, since))) = (&self.tracer, &spans) {
                 let name = |row: usize| letters.get(row).map(|letter| letter.name.clone());
@@ -250,8 +250,8 @@ impl DeadLetters {
     }
 
     /// Adds the dead letters of failed rows to `letters`, up to the row that exceeds the threshold.
-    fn letters(&mut self, failed: Failed, letters: &mut Vec<Letter>) -> (Part, Option<Fault>) {
-        let Failed { batch, faults } = failed;
+    fn letters(&mut self, failed: FailedRows, letters: &mut Vec<Letter>) -> (FailureGroup, Option<Fault>) {
+        let FailedRows { batch, faults } = failed;
         let origins = self.context().lanes.origins(batch.lineage());
         let spans = self.tracer.as_ref().map(|tracer| (tracer.announce(batch.lineage()), Instant::now()));
         let first = letters.len();
@@ -269,7 +269,7 @@ impl DeadLetters {
                 letter.trace = Some(*context);
             }
         }
-        (Part { batch, spans, first }, too_many)
+        (FailureGroup { batch, spans, first }, too_many)
     }
 
     /// Returns the fault for a full queue. The rows stay unsettled, so that they are read again when there is room.
@@ -324,7 +324,7 @@ impl DeadLetters {
     }
 
     /// Returns the window of a lane. If the index is reused for another lane, its window starts empty.
-    fn window(&mut self, origin: &Origin) -> &mut Window {
+    fn window(&mut self, origin: &CopyOrigin) -> &mut Window {
         let window = self.windows.entry(origin.lane).or_default();
         if window.opened != origin.opened {
             *window = Window { opened: origin.opened, ..Window::default() };
@@ -333,7 +333,7 @@ impl DeadLetters {
     }
 
     /// Counts a failure in the window of its lane. Returns the fault that stops the run if the threshold is exceeded.
-    fn check(&mut self, origin: &Origin, fault: &Fault) -> Result<(), Fault> {
+    fn check(&mut self, origin: &CopyOrigin, fault: &Fault) -> Result<(), Fault> {
         let (size, threshold) = (self.window_size, self.threshold);
         let window = self.window(origin);
         if !window.exceeded(origin.seq, size, threshold) {
@@ -356,11 +356,11 @@ impl DeadLetters {
 
     /// Returns the dead letter of a record as it entered the failed step, with the reason. Its name identifies the
     /// copy, so that a repeated failure overwrites the dead letter instead of duplicating it.
-    fn letter(&mut self, record: &Record, origin: &Origin, fault: &Fault) -> Letter {
+    fn letter(&mut self, record: &Record, origin: &CopyOrigin, fault: &Fault) -> Letter {
         let node = fault.node().cloned().unwrap_or_default();
         let path =
             [key::SPLIT_INDEX, key::CLONE_INDEX].map(|key| record.metadata.get(&key).cloned().unwrap_or_default());
-        let Origin { id, generation, seq, .. } = origin;
+        let CopyOrigin { id, generation, seq, .. } = origin;
         let mut name = format!("{}:{}", self.context().pipeline, id.connector);
         for part in [&*id.partition.0, &generation.to_string(), &seq.to_string(), &path[0], &path[1], &node] {
             name.push('/');

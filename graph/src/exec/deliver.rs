@@ -15,7 +15,7 @@ use super::Interrupt;
 use super::context::Context;
 use crate::codes;
 
-pub(super) use transaction::{Known, Transacted};
+pub(super) use transaction::{Transacted, WriterMarks};
 
 /// Waits between attempts: 100 ms, doubling to 5 s, about 11 s in total. After that the pipeline recovers.
 const WAITS: Backoff = Backoff::doubling(Duration::from_millis(100), Duration::from_secs(5));
@@ -68,7 +68,7 @@ pub(super) struct Delivery {
     pub(super) writer: Box<dyn Writer>,
     pub(super) retry: Retry,
     /// Known marks of a transactional destination.
-    pub(super) known: Known,
+    pub(super) known: WriterMarks,
 }
 
 /// Outcome of writing rows.

@@ -15,7 +15,7 @@ use futures::future::{join_all, try_join_all};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::context::Context;
-use super::lanes::{Due, Settled};
+use super::lanes::{Due, SettledPrefix};
 use super::meter::StageMeters;
 use super::write::gate::FlushGate;
 use crate::codes;
@@ -130,7 +130,7 @@ impl Drain {
         Ok(())
     }
 
-    async fn store_and_tell(&mut self, settled: Vec<Settled>) -> Result<(), Fault> {
+    async fn store_and_tell(&mut self, settled: Vec<SettledPrefix>) -> Result<(), Fault> {
         let moves: Vec<_> = settled.iter().map(|lane| (lane.id.clone(), lane.advance.mark.clone())).collect();
         if mutant!(RoomBeforeStored) {
             self.context.lanes.persisted(&settled);
@@ -150,7 +150,7 @@ impl Drain {
     }
 
     /// Acknowledges stored positions to every source. Sources run concurrently, the lanes of one source sequentially.
-    async fn acknowledge(&mut self, settled: Vec<Settled>) -> Result<(), Fault> {
+    async fn acknowledge(&mut self, settled: Vec<SettledPrefix>) -> Result<(), Fault> {
         let mut per_source: Vec<Vec<(Partition, Vec<Position>)>> = self.sources.iter().map(|_| Vec::new()).collect();
         for lane in settled {
             let source = if mutant!(AcksToFirstSource) { 0 } else { lane.source };

@@ -15,8 +15,8 @@ use anabranch_record::{Data, Position, Record};
 use tokio::time::Instant;
 
 use super::context::Context;
-use super::lanes::Origin;
-use crate::plan::Located;
+use super::lanes::CopyOrigin;
+use crate::plan::LocatedTemplates;
 use crate::plan::stage::{StageKind, StagePlan};
 
 /// Interval of the log lines that count failures of one kind.
@@ -41,15 +41,15 @@ macro_rules! line {
 pub(super) struct Failures {
     level: LogLevel,
     message: Str,
-    located: Option<Arc<Located>>,
+    located: Option<Arc<LocatedTemplates>>,
     /// Sources by connector, to explain their positions.
     sources: HashMap<Str, Arc<dyn Source>>,
     /// Kinds of failure by step and stable code. Bounded by the plan and its plugins.
-    kinds: HashMap<(Str, Code), Kind>,
+    kinds: HashMap<(Str, Code), RepeatedFailure>,
 }
 
 /// Failures of one kind since the last log line about them.
-struct Kind {
+struct RepeatedFailure {
     /// Time of the next count.
     due: Instant,
     more: u64,
@@ -86,7 +86,7 @@ impl Failures {
     }
 
     /// Notes a failure, and logs it if it is the first of its kind.
-    pub(super) fn note(&mut self, context: &Context, record: &Record, origin: &Origin, fault: &Fault) {
+    pub(super) fn note(&mut self, context: &Context, record: &Record, origin: &CopyOrigin, fault: &Fault) {
         let step = fault.node().cloned().unwrap_or_default();
         let line = self.line(context, record, origin, fault);
         if let Some(kind) = self.kinds.get_mut(&(step.clone(), fault.code())) {
@@ -99,7 +99,7 @@ impl Failures {
             self.level, pipeline = %context.pipeline, %source, %position, %key, %step, code = fault.code().name(), %error,
             "{}", self.message
         );
-        let kind = Kind { due: Instant::now() + EVERY, more: 0, latest: None };
+        let kind = RepeatedFailure { due: Instant::now() + EVERY, more: 0, latest: None };
         self.kinds.insert((step, fault.code()), kind);
     }
 
@@ -123,7 +123,7 @@ impl Failures {
         }
     }
 
-    fn line(&self, context: &Context, record: &Record, origin: &Origin, fault: &Fault) -> Line {
+    fn line(&self, context: &Context, record: &Record, origin: &CopyOrigin, fault: &Fault) -> Line {
         let position = record.position();
         let located = self.sources.get(&origin.id.connector).and_then(|source| source.locate(position));
         let position = located.unwrap_or_else(|| readable(position, origin));
@@ -138,7 +138,7 @@ impl Failures {
 
 /// Describes a position that its source does not explain: its text, if it is text, and the number of the record in its
 /// partition.
-fn readable(position: &Position, origin: &Origin) -> String {
+fn readable(position: &Position, origin: &CopyOrigin) -> String {
     let partition = match &*origin.id.partition.0 {
         "" => String::new(),
         partition => format!(" of partition {partition}"),

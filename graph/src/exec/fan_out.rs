@@ -15,7 +15,7 @@ use super::queue::Sender;
 use super::tap::{NodeRole, Tap, Taps};
 use super::trace::NodeTracer;
 use crate::ack::{Overdrawn, Run};
-use crate::batch::{Batch, Failed, Leftover};
+use crate::batch::{Batch, FailedRows, Leftover};
 
 /// The outputs of a stage.
 #[derive(Clone)]
@@ -23,11 +23,11 @@ pub(super) struct Output {
     pub(super) context: Arc<Context>,
     pub(super) stage: usize,
     next: Vec<Sender>,
-    dead: mpsc::Sender<Failed>,
+    dead: mpsc::Sender<FailedRows>,
 }
 
 impl Output {
-    pub(super) fn new(context: &Arc<Context>, stage: usize, next: Vec<Sender>, dead: mpsc::Sender<Failed>) -> Self {
+    pub(super) fn new(context: &Arc<Context>, stage: usize, next: Vec<Sender>, dead: mpsc::Sender<FailedRows>) -> Self {
         Output { context: context.clone(), stage, next, dead }
     }
 
@@ -106,7 +106,7 @@ impl Output {
     }
 
     /// Sends rows to the dead-letter queue. Faults that are not caused by a record end the run.
-    pub(super) async fn fail(&self, failed: Failed) -> Result<(), Interrupt> {
+    pub(super) async fn fail(&self, failed: FailedRows) -> Result<(), Interrupt> {
         if failed.faults.is_empty() {
             return Ok(());
         }

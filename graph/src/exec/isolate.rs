@@ -22,7 +22,7 @@ use crate::plan::stage::StepSpec;
 /// Stack size of a thread. Interpreters recurse deeply, and only the used part of a stack takes memory.
 const STACK: usize = 64 << 20;
 
-type Said = oneshot::Sender<Result<(), Fault>>;
+type IsolateAnswer = oneshot::Sender<Result<(), Fault>>;
 
 /// State of a thread, which passes to a new thread if its operators cannot be trusted after a panic.
 struct Isolate {
@@ -52,7 +52,7 @@ pub(super) async fn spawn(
 }
 
 impl Isolate {
-    fn launch(self, said: Option<Said>) -> Result<(), Fault> {
+    fn launch(self, said: Option<IsolateAnswer>) -> Result<(), Fault> {
         let alive = self.context.alive();
         let name = format!("isolate {}", self.steps.first().map_or("", |step| &step.node));
         let thread = thread::Builder::new().name(name).stack_size(STACK).spawn(move || {
@@ -79,7 +79,7 @@ impl Isolate {
     }
 
     /// Runs the thread until its input ends.
-    fn live(mut self, said: Option<Said>) {
+    fn live(mut self, said: Option<IsolateAnswer>) {
         let runtime = self.runtime.clone();
         let _entered = runtime.enter();
         let built = catch_unwind(AssertUnwindSafe(|| self.build())).unwrap_or_else(|panic| {

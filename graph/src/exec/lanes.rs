@@ -19,7 +19,7 @@ use crate::batch::Lineage;
 use crate::codes;
 use crate::sync::{Mutex, MutexGuard, Notify};
 
-pub(super) use landing::Place;
+pub(super) use landing::RunLocation;
 use unstored::Unstored;
 
 /// Urgency of storing the settled prefix.
@@ -37,7 +37,7 @@ pub(super) enum Due {
 
 /// Ownership of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hold {
+enum LaneOwnership {
     /// The run owns the lane: its rows are delivered, stored and acknowledged. This also holds for a limited time after
     /// the partition is revoked.
     Ours,
@@ -61,7 +61,7 @@ struct Lane {
     ledger: Ledger,
     /// True if the source has nothing more to read at present.
     idle: bool,
-    hold: Hold,
+    hold: LaneOwnership,
     /// Number of running transactions with rows of the lane.
     writing: usize,
     /// Number of writers that may still refer to the lane although its rows are settled.
@@ -86,7 +86,11 @@ fn weight(positions: &[Position]) -> usize {
 impl Lane {
     /// Returns `true` if nothing refers to the lane, so that its index can be reused.
     fn is_gone(&self) -> bool {
-        self.hold == Hold::Replaced && self.ledger.is_empty() && self.pins == 0 && self.writing == 0 && !self.committing
+        self.hold == LaneOwnership::Replaced
+            && self.ledger.is_empty()
+            && self.pins == 0
+            && self.writing == 0
+            && !self.committing
     }
 
     /// Removes up to `bytes` bytes of positions from the bytes held, and returns the number removed.
@@ -98,7 +102,7 @@ impl Lane {
 
     /// Publishes the read time of the oldest position that is not stored.
     fn show_unstored(&self) {
-        let since = if self.hold == Hold::Ours { self.unstored.since() } else { 0 };
+        let since = if self.hold == LaneOwnership::Ours { self.unstored.since() } else { 0 };
         self.progress.unstored_since.store(since, Ordering::Relaxed);
     }
 }
@@ -115,7 +119,7 @@ struct State {
 }
 
 /// The settled prefix of a lane, to be stored and acknowledged.
-pub(super) struct Settled {
+pub(super) struct SettledPrefix {
     pub(super) lane: LaneIndex,
     pub(super) id: LaneId,
     pub(super) source: usize,
@@ -123,7 +127,7 @@ pub(super) struct Settled {
 }
 
 /// Identification of a failed copy of a row.
-pub(super) struct Origin {
+pub(super) struct CopyOrigin {
     pub(super) lane: LaneIndex,
     /// Distinguishes the lane from earlier lanes with the same index.
     pub(super) opened: u64,
@@ -171,7 +175,7 @@ impl State {
             source,
             exact,
             idle: false,
-            hold: Hold::Ours,
+            hold: LaneOwnership::Ours,
             writing: 0,
             pins: 0,
             positions: 0,
@@ -190,7 +194,7 @@ impl State {
     /// Removes settled rows of a replaced lane without storing their positions. Frees the index of a lane without rows.
     fn clear_replaced(&mut self, index: LaneIndex) {
         let lane = &mut self.lanes[usize::from(index.0)];
-        if lane.hold != Hold::Replaced {
+        if lane.hold != LaneOwnership::Replaced {
             return;
         }
         if let Some(advance) = lane.ledger.advance() {
@@ -334,7 +338,7 @@ impl Lanes {
             state.held -= if mutant!(BytesLeak) { 0 } else { settlement.bytes };
             if settlement.rows > 0 {
                 lane.progress.settled.fetch_add(settlement.rows as u64, Ordering::Relaxed);
-                if lane.hold == Hold::Replaced {
+                if lane.hold == LaneOwnership::Replaced {
                     state.clear_replaced(index);
                     continue;
                 }
@@ -380,12 +384,12 @@ impl Lanes {
     }
 
     /// Returns the origin of every row of a lineage.
-    pub(super) fn origins(&self, lineage: &Lineage) -> Vec<Origin> {
+    pub(super) fn origins(&self, lineage: &Lineage) -> Vec<CopyOrigin> {
         let state = self.lock();
         let mut origins = Vec::with_capacity(lineage.rows());
         for run in lineage.runs() {
             let lane = &state.lanes[usize::from(run.lane().0)];
-            origins.extend((0..run.rows()).map(|row| Origin {
+            origins.extend((0..run.rows()).map(|row| CopyOrigin {
                 lane: run.lane(),
                 opened: lane.opened,
                 id: lane.id.clone(),
@@ -407,7 +411,7 @@ impl Lanes {
     pub(super) async fn room(&self, source: usize) -> Room {
         self.when_room(|state| {
             let window = |lane: &Lane| self.replay_rows.saturating_sub(lane.ledger.unpersisted());
-            let lanes = state.lanes.iter().filter(|lane| lane.source == source && lane.hold == Hold::Ours);
+            let lanes = state.lanes.iter().filter(|lane| lane.source == source && lane.hold == LaneOwnership::Ours);
             // A source with several partitions may read as long as one of them has room.
             let rows = lanes.map(window).max().unwrap_or(self.replay_rows);
             let bytes =
@@ -455,21 +459,21 @@ impl Lanes {
     }
 
     /// Removes and returns the settled prefix of every lane.
-    pub(super) fn advance(&self) -> Vec<Settled> {
+    pub(super) fn advance(&self) -> Vec<SettledPrefix> {
         let mut state = self.lock();
-        let held = |lane: &Lane| matches!(lane.hold, Hold::Ours | Hold::Returning);
+        let held = |lane: &Lane| matches!(lane.hold, LaneOwnership::Ours | LaneOwnership::Returning);
         let lanes = state.lanes.iter_mut().enumerate().filter(|(_, lane)| held(lane));
         lanes
             .filter_map(|(index, lane)| {
                 let advance = lane.ledger.advance_below(lane.given_up)?;
                 lane.committing = true;
-                Some(Settled { lane: LaneIndex(index as u16), id: lane.id.clone(), source: lane.source, advance })
+                Some(SettledPrefix { lane: LaneIndex(index as u16), id: lane.id.clone(), source: lane.source, advance })
             })
             .collect()
     }
 
     /// Notes that these prefixes are stored, which makes room for the same number of rows.
-    pub(super) fn persisted(&self, settled: &[Settled]) {
+    pub(super) fn persisted(&self, settled: &[SettledPrefix]) {
         let now = self.progress.clock.now();
         self.progress.note_stored(now);
         let mut guard = self.lock();
@@ -505,7 +509,7 @@ impl Lanes {
             let mut guard = self.lock();
             let state = &mut *guard;
             let lane = &mut state.lanes[usize::from(lane.0)];
-            lane.hold = Hold::Abandoned;
+            lane.hold = LaneOwnership::Abandoned;
             lane.show_unstored();
             // The rows may wait for a new assignment indefinitely, so they must not count towards the bytes held.
             state.held -= lane.release(usize::MAX);
@@ -519,7 +523,7 @@ impl Lanes {
     /// stored and acknowledged. Rows that are still open are abandoned and will be read again.
     pub(super) async fn renew(&self, lane: LaneIndex) -> Result<(LaneIndex, Option<Mark>), Fault> {
         let index = usize::from(lane.0);
-        self.lock().lanes[index].hold = Hold::Returning;
+        self.lock().lanes[index].hold = LaneOwnership::Returning;
         self.gathered.notify_waiters();
         self.when_room(|state| {
             let old = &mut state.lanes[index];
@@ -532,12 +536,12 @@ impl Lanes {
             }
             let mark = old.stored.clone();
             if old.ledger.is_empty() {
-                old.hold = Hold::Ours;
+                old.hold = LaneOwnership::Ours;
                 old.show_unstored();
                 return Some(Ok((lane, mark)));
             }
             if !mutant!(RevokedLingers) {
-                old.hold = Hold::Replaced;
+                old.hold = LaneOwnership::Replaced;
             }
             let (source, id, exact, progress) = (old.source, old.id.clone(), old.exact, old.progress.clone());
             state.clear_replaced(lane);
@@ -556,7 +560,9 @@ impl Lanes {
     /// Returns the connectors of the lanes with open or unstored rows.
     pub(super) fn left(&self) -> Vec<anabranch_record::text::Str> {
         let state = self.lock();
-        let open = |lane: &&Lane| lane.hold == Hold::Ours && (!lane.ledger.is_empty() || lane.ledger.unpersisted() > 0);
+        let open = |lane: &&Lane| {
+            lane.hold == LaneOwnership::Ours && (!lane.ledger.is_empty() || lane.ledger.unpersisted() > 0)
+        };
         let mut left: Vec<_> = state.lanes.iter().filter(open).map(|lane| lane.id.connector.clone()).collect();
         left.sort();
         left.dedup();
@@ -565,7 +571,7 @@ impl Lanes {
 
     /// Returns `true` if a lane was abandoned with open rows.
     pub(super) fn any_abandoned(&self) -> bool {
-        self.lock().lanes.iter().any(|lane| lane.hold != Hold::Ours && !lane.ledger.is_empty())
+        self.lock().lanes.iter().any(|lane| lane.hold != LaneOwnership::Ours && !lane.ledger.is_empty())
     }
 
     /// Returns `true` if the counters of every ledger match its open rows. O(segments).

@@ -23,7 +23,7 @@ use super::lanes::{Due, Lanes};
 use super::live::Live;
 use super::progress::Progress;
 use super::signal::Signal;
-use super::write::gate::{FlushGate, Open};
+use super::write::gate::{FlushGate, GateWriter};
 use crate::ack::LaneIndex;
 use crate::batch::{Alarm, Lineage};
 use crate::sync::{AtomicBool, AtomicU64};
@@ -115,7 +115,7 @@ fn a_flush_that_was_asked_for_is_waited_for() {
         let gate = Arc::new(FlushGate::default());
         let (told, durable) = (Arc::new(Signal::default()), Arc::new(AtomicU64::new(0)));
         let writer = {
-            let (gate, told, durable) = (Open::new(gate.clone()), told.clone(), durable.clone());
+            let (gate, told, durable) = (GateWriter::new(gate.clone()), told.clone(), durable.clone());
             thread::spawn(move || {
                 gate.accepted();
                 told.set();
@@ -143,7 +143,7 @@ fn nobody_waits_for_a_writer_that_flushes_by_itself_and_ends() {
         let gate = Arc::new(FlushGate::default());
         let durable = Arc::new(AtomicU64::new(0));
         let writer = {
-            let (gate, durable) = (Open::new(gate.clone()), durable.clone());
+            let (gate, durable) = (GateWriter::new(gate.clone()), durable.clone());
             thread::spawn(move || {
                 gate.accepted();
                 let request = gate.begin();

@@ -9,7 +9,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use tokio::time::Instant;
 
-use super::backlog::Answer;
+use super::backlog::LatestBacklog;
 use super::progress::Progress;
 use super::tap::NodeRole;
 use crate::batch::Leftover;
@@ -42,7 +42,7 @@ pub(super) struct Meter {
 
 /// Outcome of the rows in a node.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct RowOutcomes {
     pub(super) out: usize,
     pub(super) filtered: usize,
     pub(super) born: usize,
@@ -51,21 +51,21 @@ pub(super) struct Passed {
 
 /// State of a strip before a step, to compute the outcome of the step.
 #[derive(Clone, Copy)]
-pub(super) struct Before {
+pub(super) struct StripBefore {
     rows: usize,
     born: usize,
     failed: usize,
 }
 
-impl Before {
+impl StripBefore {
     pub(super) fn of(rows: usize, left: &Leftover) -> Self {
-        Before { rows, born: left.born, failed: left.failed.faults.len() }
+        StripBefore { rows, born: left.born, failed: left.failed.faults.len() }
     }
 
     /// Returns the outcome of the rows, of which `out` are left.
-    pub(super) fn passed(self, out: usize, left: &Leftover) -> Passed {
+    pub(super) fn passed(self, out: usize, left: &Leftover) -> RowOutcomes {
         let (born, failed) = (left.born - self.born, left.failed.faults.len() - self.failed);
-        Passed { out, filtered: (self.rows + born).saturating_sub(out + failed), born, failed }
+        RowOutcomes { out, filtered: (self.rows + born).saturating_sub(out + failed), born, failed }
     }
 }
 
@@ -105,7 +105,7 @@ impl Meter {
     }
 
     /// Counts rows that left at time `now`.
-    pub(super) fn leave(&self, passed: Passed, now: u64) {
+    pub(super) fn leave(&self, passed: RowOutcomes, now: u64) {
         add(&self.rows_out, passed.out);
         add(&self.filtered, passed.filtered);
         add(&self.born, passed.born);
@@ -178,7 +178,7 @@ impl StageMeters {
     }
 
     /// Returns the latest backlog of the source that the stage reads.
-    pub(super) fn backlog(&self) -> &Answer {
+    pub(super) fn backlog(&self) -> &LatestBacklog {
         &self.progress.stages[self.stage].backlog
     }
 

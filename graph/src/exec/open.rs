@@ -17,7 +17,7 @@ use super::asynchronous::Asynchronous;
 use super::chain::{self, Steps};
 use super::context::{Context, Interrupt};
 use super::dead_letter::{DeadLetters, Outlet};
-use super::deliver::{Delivery, Known};
+use super::deliver::{Delivery, WriterMarks};
 use super::drain::{Acknowledging, Drain, store_fault};
 use super::fan_out::Output;
 use super::idle::Idle;
@@ -25,11 +25,11 @@ use super::isolate;
 use super::parallel;
 use super::queue::{Gauge, Receiver, Sender, queue};
 use super::read::Reading;
-use super::resume::{Foreign, Lost, Remedy, ask_sources, resume, shown};
+use super::resume::{ForeignMark, MissingWrites, Remedy, ask_sources, resume, shown};
 use super::tap::NodeRole;
 use super::write::Writing;
 use super::write::gate::FlushGate;
-use crate::batch::Failed;
+use crate::batch::FailedRows;
 use crate::codes;
 use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, WriteSpec};
 
@@ -46,7 +46,7 @@ pub(super) struct Stage {
 }
 
 /// All opened parts, before the start.
-pub(super) struct Opened {
+pub(super) struct OpenedParts {
     pub(super) stages: Vec<Stage>,
     pub(super) drain: Drain,
 }
@@ -84,7 +84,7 @@ fn wire(plan: &StagePlan) -> Result<Wiring, Fault> {
 }
 
 /// Claims the pipeline, loads its marks and opens all parts.
-pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Opened, Fault> {
+pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<OpenedParts, Fault> {
     let store = &context.services.store;
     let epoch = store.claim(&plan.pipeline).await.map_err(store_fault)?;
     let mut marks = store.load(&epoch).await.map_err(store_fault)?;
@@ -100,7 +100,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let mut known = read_marks(plan, &mut writers).await?;
     let mut resume = resume(plan, &marks, &known, &receipts)?;
     ask_sources(plan, &resume.lost).await?;
-    for Foreign { destination, lane, theirs, ours } in &resume.foreign {
+    for ForeignMark { destination, lane, theirs, ours } in &resume.foreign {
         let what = if theirs < ours {
             "records that the destination already has may be delivered again"
         } else {
@@ -127,7 +127,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
             shown(mark)
         );
     }
-    for Lost { destination, lane, confirmed, left, remedy } in &resume.lost {
+    for MissingWrites { destination, lane, confirmed, left, remedy } in &resume.lost {
         let left = left.as_ref().map_or_else(|| "none".to_owned(), shown);
         let what = match remedy {
             Remedy::Rewound => "the source reads the lost records again",
@@ -148,7 +148,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
         marks.extend(resume.moves.drain(..));
     }
 
-    let (dead, failures) = mpsc::channel::<Failed>(DEAD_QUEUE);
+    let (dead, failures) = mpsc::channel::<FailedRows>(DEAD_QUEUE);
     let mut stages: Vec<Stage> = Vec::new();
     let mut gates = Vec::new();
     let mut reads = Vec::new();
@@ -224,7 +224,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
         stages.push(Stage { name, idle: Idle::default(), task: Box::pin(reading.run()) });
         sources.push(acknowledging);
     }
-    Ok(Opened { stages, drain: Drain { context: context.clone(), epoch, sources, gates } })
+    Ok(OpenedParts { stages, drain: Drain { context: context.clone(), epoch, sources, gates } })
 }
 
 async fn open_dead_letters(context: &Arc<Context>, plan: &StagePlan, node: &Str) -> Result<Outlet, Fault> {
@@ -241,7 +241,13 @@ async fn open_dead_letters(context: &Arc<Context>, plan: &StagePlan, node: &Str)
     }
     let writer = destination.open(&context.host(node)).await.map_err(|fault| fault.at(node))?;
     let retry = destination.policy().retry;
-    Ok(Outlet::Destination(Delivery { context: context.clone(), stage: None, writer, retry, known: Known::new() }))
+    Ok(Outlet::Destination(Delivery {
+        context: context.clone(),
+        stage: None,
+        writer,
+        retry,
+        known: WriterMarks::new(),
+    }))
 }
 
 async fn open_writer(context: &Arc<Context>, stage: &StageSpec) -> Result<Option<Box<dyn Writer>>, Fault> {
@@ -254,10 +260,10 @@ async fn open_writer(context: &Arc<Context>, stage: &StageSpec) -> Result<Option
 async fn read_marks(
     plan: &StagePlan,
     writers: &mut [Option<Box<dyn Writer>>],
-) -> Result<BTreeMap<StageId, Known>, Fault> {
+) -> Result<BTreeMap<StageId, WriterMarks>, Fault> {
     let stages = plan.stages.iter().zip(writers).enumerate();
     let marks = stages.filter(|(_, (stage, _))| stage.is_transactional()).map(|(index, (stage, writer))| async move {
-        let Some(writer) = writer else { return Ok((StageId(index), Known::new())) };
+        let Some(writer) = writer else { return Ok((StageId(index), WriterMarks::new())) };
         let marks = writer.marks().await.map_err(|fault| match &stage.kind {
             StageKind::Write(spec) => fault.at(&spec.connector),
             _ => fault,

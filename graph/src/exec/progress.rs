@@ -11,8 +11,8 @@ use anabranch_record::mark::LaneId;
 use anabranch_record::text::Str;
 use tokio::time::Instant;
 
-use super::backlog::Answer;
-use super::meter::{Meter, Passed};
+use super::backlog::LatestBacklog;
+use super::meter::{Meter, RowOutcomes};
 use super::queue::Gauge;
 use super::tap::NodeRole;
 use crate::histogram::{Distribution, Histogram};
@@ -41,15 +41,15 @@ pub struct Progress {
     /// Start time of the running commit; 0 = none.
     pub(super) storing: AtomicU64,
     /// Sources that ended, possibly without having read anything.
-    unread: Mutex<Vec<Unread>>,
-    left: Mutex<Vec<Left>>,
+    unread: Mutex<Vec<UnreadSource>>,
+    left: Mutex<Vec<UnfinishedSource>>,
     mask: Arc<[Str]>,
 }
 
 /// A source that ended without having read anything: neither in this run nor, judged by its marks, in earlier runs; or
 /// the data to read does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub struct UnreadSource {
     /// Id of the connector.
     pub connector: Str,
     /// Description of the missing data, if the data to read does not exist.
@@ -58,7 +58,7 @@ pub struct Unread {
 
 /// A source that ended and left data for a later run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct UnfinishedSource {
     /// Id of the connector.
     pub connector: Str,
     /// The data that is left, and the reason.
@@ -116,7 +116,7 @@ pub(super) struct StageProgress {
     pub(super) kind: Role,
     pub(super) steps: Box<[Meter]>,
     /// Backlog of the source, for [`Role::Read`].
-    pub(super) backlog: Answer,
+    pub(super) backlog: LatestBacklog,
 }
 
 /// Role of a stage.
@@ -247,7 +247,7 @@ impl StageProgress {
                 (Role::Write { transactional: stage.is_transactional() }, [meter].into())
             }
         };
-        StageProgress { name: stage.name.clone(), kind, steps, backlog: Answer::default() }
+        StageProgress { name: stage.name.clone(), kind, steps, backlog: LatestBacklog::default() }
     }
 }
 
@@ -345,7 +345,7 @@ impl Progress {
     }
 
     pub(super) fn add_dead_lettered(&self, copies: usize) {
-        self.letters.leave(Passed { out: copies, ..Passed::default() }, self.clock.now());
+        self.letters.leave(RowOutcomes { out: copies, ..RowOutcomes::default() }, self.clock.now());
     }
 
     /// Counts dead letters that were removed because of the limits of the queue.
@@ -442,25 +442,26 @@ impl Progress {
     }
 
     /// Notes a source that ended. It counts as unread unless this run read something from it.
-    pub(super) fn note_unread(&self, unread: Unread) {
+    pub(super) fn note_unread(&self, unread: UnreadSource) {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner).push(unread);
     }
 
     /// Notes a source that ended and left data for a later run.
-    pub(super) fn note_left(&self, left: Left) {
+    pub(super) fn note_left(&self, left: UnfinishedSource) {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).push(left);
     }
 
     /// Returns the sources that ended and left data for a later run.
-    pub fn left(&self) -> Vec<Left> {
+    pub fn left(&self) -> Vec<UnfinishedSource> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the sources that ended without having read anything.
-    pub fn unread(&self) -> Vec<Unread> {
+    pub fn unread(&self) -> Vec<UnreadSource> {
         let noted = self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let lanes = self.lanes();
-        let read = |unread: &Unread| lanes.iter().any(|lane| lane.id.connector == unread.connector && lane.read > 0);
+        let read =
+            |unread: &UnreadSource| lanes.iter().any(|lane| lane.id.connector == unread.connector && lane.read > 0);
         noted.into_iter().filter(|unread| !read(unread)).collect()
     }
 

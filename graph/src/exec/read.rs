@@ -18,8 +18,8 @@ use super::backlog::Questions;
 use super::context::Context;
 use super::fan_out::Output;
 use super::lanes::Lanes;
-use super::meter::{Passed, timed};
-use super::progress::{Left, Unread};
+use super::meter::{RowOutcomes, timed};
+use super::progress::{UnfinishedSource, UnreadSource};
 use super::tap::{NodeRole, Side, Tap};
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
@@ -194,10 +194,10 @@ impl Reading {
         // A position that was copied or rewound to belongs to records that were read.
         let was_read = self.resume.values().any(|mark| mark.seq > 0 || !mark.position.0.is_empty());
         if missing.is_some() || !was_read {
-            self.context().progress.note_unread(Unread { connector: self.connector.clone(), missing });
+            self.context().progress.note_unread(UnreadSource { connector: self.connector.clone(), missing });
         }
         if let Some(what) = self.reader.left() {
-            self.context().progress.note_left(Left { connector: self.connector.clone(), what });
+            self.context().progress.note_left(UnfinishedSource { connector: self.connector.clone(), what });
         }
     }
 
@@ -319,7 +319,7 @@ impl Reading {
             runs.push(Lineage::of(run, &context.alarm));
         });
         meters.step(0).enter(total);
-        meters.step(0).leave(Passed { out: total, ..Passed::default() }, meters.now());
+        meters.step(0).leave(RowOutcomes { out: total, ..RowOutcomes::default() }, meters.now());
         for ((records, bytes), mut lineage) in strips.into_iter().zip(runs) {
             if let Some(traces) = &context.traces {
                 let id = Lanes::lane_id(&self.connector, &partition);

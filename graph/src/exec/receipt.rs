@@ -7,7 +7,7 @@ use anabranch_plugin::state::Receipt;
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 
-use super::deliver::Known;
+use super::deliver::WriterMarks;
 use crate::plan::stage::StageId;
 
 /// Marks of the transactional destinations, shared by their writers and the commit loop.
@@ -16,7 +16,7 @@ pub(super) struct Confirmed(Mutex<BTreeMap<StageId, Destination>>);
 
 struct Destination {
     connector: Str,
-    known: Known,
+    known: WriterMarks,
 }
 
 /// Returns the receipt for a stored mark: the lowest mark at the destination for which nothing before the stored
@@ -36,7 +36,7 @@ impl Confirmed {
     }
 
     /// Adds a destination with the marks that it has when it is opened.
-    pub(super) fn add(&self, stage: StageId, connector: Str, known: Known) {
+    pub(super) fn add(&self, stage: StageId, connector: Str, known: WriterMarks) {
         self.lock().insert(stage, Destination { connector, known });
     }
 

@@ -24,7 +24,7 @@ use anabranch_record::text::Str;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::deliver::Known;
+use super::deliver::WriterMarks;
 use super::receipt::needed;
 use crate::codes;
 use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, WriteSpec};
@@ -37,14 +37,14 @@ pub(super) struct Resume {
     /// Receipts to store with the marks.
     pub(super) receipts: Vec<Receipt>,
     /// Marks of destinations that are ignored.
-    pub(super) foreign: Vec<Foreign>,
+    pub(super) foreign: Vec<ForeignMark>,
     /// Destinations that have less than they confirmed.
-    pub(super) lost: Vec<Lost>,
+    pub(super) lost: Vec<MissingWrites>,
 }
 
 /// A mark whose generation differs from that of the store.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Foreign {
+pub(super) struct ForeignMark {
     /// The destination connector.
     pub(super) destination: Str,
     /// The lane.
@@ -57,7 +57,7 @@ pub(super) struct Foreign {
 
 /// A destination that has less than it confirmed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Lost {
+pub(super) struct MissingWrites {
     /// The destination connector.
     pub(super) destination: Str,
     /// The lane.
@@ -86,7 +86,7 @@ pub(super) enum Remedy {
 pub(super) fn resume(
     plan: &StagePlan,
     stored: &BTreeMap<LaneId, Mark>,
-    known: &BTreeMap<StageId, Known>,
+    known: &BTreeMap<StageId, WriterMarks>,
     receipts: &[Receipt],
 ) -> Result<Resume, Fault> {
     let mut resume = Resume::default();
@@ -124,7 +124,7 @@ pub(super) fn resume(
                 }
                 let (destination, lane) = (write.connector.clone(), (*lane).clone());
                 let (confirmed, left) = ((*confirmed).clone(), left.cloned());
-                resume.lost.push(Lost { destination, lane, confirmed, left, remedy });
+                resume.lost.push(MissingWrites { destination, lane, confirmed, left, remedy });
             }
         }
         for (at, write) in &transactional {
@@ -140,7 +140,7 @@ pub(super) fn resume(
                 {
                     let (destination, lane) = (write.connector.clone(), lane.clone());
                     let (theirs, ours) = (theirs.generation, ours.generation);
-                    resume.foreign.push(Foreign { destination, lane, theirs, ours });
+                    resume.foreign.push(ForeignMark { destination, lane, theirs, ours });
                 }
             }
         }
@@ -192,8 +192,8 @@ fn remedy(
 ///
 /// # Errors
 /// A source no longer has the rows, or cannot determine it.
-pub(super) async fn ask_sources(plan: &StagePlan, lost: &[Lost]) -> Result<(), Fault> {
-    for Lost { destination, lane, confirmed, left, remedy } in lost {
+pub(super) async fn ask_sources(plan: &StagePlan, lost: &[MissingWrites]) -> Result<(), Fault> {
+    for MissingWrites { destination, lane, confirmed, left, remedy } in lost {
         let (Remedy::Rewound, Some(at)) = (remedy, left) else { continue };
         let sources = plan.stages.iter().filter_map(|stage| match &stage.kind {
             StageKind::Read(read) if read.connector == lane.connector => Some(read),

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::Ending;
 use super::context::{Context, StopOrder, is_left_over};
-use super::open::{Opened, open};
+use super::open::{OpenedParts, open};
 use super::panic;
 use crate::codes;
 use crate::plan::stage::StagePlan;
@@ -35,7 +35,7 @@ pub(super) async fn run(
             Err(Fault::fatal(codes::ENGINE_PANICKED, what))
         }),
     };
-    let Opened { stages, drain } = match opening {
+    let OpenedParts { stages, drain } = match opening {
         Ok(opening) => opening,
         Err(fault) => {
             context.fail(fault);

@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-pub use inspection::{Inspection, Look, TappedRecord, Unjudged};
+pub use inspection::{Inspection, InspectionParameters, TappedRecord, Unjudged};
 
 use anabranch_record::Record;
 use anabranch_record::text::Str;
@@ -130,7 +130,7 @@ pub struct Taps {
 
 impl Taps {
     /// Opens an inspection. Dropping it closes it. A place that does not exist in the pipeline yields no records.
-    pub fn inspect(&self, look: Look) -> Inspection {
+    pub fn inspect(&self, look: InspectionParameters) -> Inspection {
         let taps = look.places.iter().map(|place| (self.at(place.role, &place.node), place.side)).collect();
         Inspection::open(taps, look, self.inspections.clone())
     }
@@ -157,7 +157,7 @@ impl Taps {
 #[derive(Debug)]
 pub(super) struct Tap {
     watched: AtomicBool,
-    watchers: RwLock<Arc<[Watcher]>>,
+    watchers: RwLock<Arc<[TapInspection]>>,
 }
 
 impl Default for Tap {
@@ -168,7 +168,7 @@ impl Default for Tap {
 
 /// An inspection of one side of a node.
 #[derive(Clone, Debug)]
-struct Watcher {
+struct TapInspection {
     session: Arc<Session>,
     /// Index of the place in the inspection.
     place: usize,
@@ -176,22 +176,22 @@ struct Watcher {
 }
 
 /// The inspections of a node.
-pub(super) struct Watchers(Arc<[Watcher]>);
+pub(super) struct TapInspections(Arc<[TapInspection]>);
 
 impl Tap {
     /// Returns the inspections of the node. If there are none, returns `None` at almost no cost.
     #[inline]
-    pub(super) fn watchers(&self) -> Option<Watchers> {
+    pub(super) fn watchers(&self) -> Option<TapInspections> {
         if self.watched.load(Ordering::Relaxed) { Some(self.now_watching()) } else { None }
     }
 
     #[cold]
-    fn now_watching(&self) -> Watchers {
+    fn now_watching(&self) -> TapInspections {
         // The lock is held only to copy or replace a pointer.
-        Watchers(self.watchers.read().unwrap_or_else(PoisonError::into_inner).clone())
+        TapInspections(self.watchers.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    fn change(&self, change: impl FnOnce(&mut Vec<Watcher>)) {
+    fn change(&self, change: impl FnOnce(&mut Vec<TapInspection>)) {
         let mut watchers = self.watchers.write().unwrap_or_else(PoisonError::into_inner);
         let mut all = watchers.to_vec();
         change(&mut all);
@@ -200,7 +200,7 @@ impl Tap {
     }
 }
 
-impl Watchers {
+impl TapInspections {
     /// Shows rows of a strip to the inspections of this side.
     pub(super) fn show(&self, side: Side, records: &[Record]) {
         for watcher in self.0.iter().filter(|watcher| watcher.side == side) {

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
-pub(super) use node::{Fate, NodeTracer, Passage};
+pub(super) use node::{NodeTracer, Passage, RowOutcome};
 
 use anabranch_plugin::secret::mask;
 use anabranch_plugin::trace::{

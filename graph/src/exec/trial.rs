@@ -51,9 +51,9 @@ pub async fn try_out(
     let plan = Arc::new(on_trial(plan, trial));
     let options = RunOptions { once: true, mask, ..RunOptions::default() };
     let begin = Instant::now();
-    let (memo, active) = (Arc::new(DiscardingState), Arc::new(DiscardingState));
-    let (store, network) = (Arc::new(Nowhere), Network::Open);
-    let services = Services { store, letters: None, log, memo, active, schemas, network };
+    let (result_cache, active) = (Arc::new(DiscardingState), Arc::new(DiscardingState));
+    let (store, network) = (Arc::new(DiscardingStateStore), Network::Open);
+    let services = Services { store, letters: None, log, result_cache, active, schemas, network };
     let mut running = start(plan, services, options);
     let progress = running.progress();
     running.opened().await?;
@@ -125,7 +125,7 @@ struct BoundedReader {
 }
 
 /// Holds an acknowledger without using it.
-struct Untold {
+struct UnusedAcker {
     _acker: Box<dyn Acker>,
 }
 
@@ -141,7 +141,7 @@ impl Source for Bounded {
         host: &Host,
     ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
         let (reader, acker) = self.source.open(resume, host).await?;
-        Ok((Box::new(BoundedReader { reader, left: self.records }), Box::new(Untold { _acker: acker })))
+        Ok((Box::new(BoundedReader { reader, left: self.records }), Box::new(UnusedAcker { _acker: acker })))
     }
 }
 
@@ -172,7 +172,7 @@ impl Reader for BoundedReader {
 }
 
 #[async_trait]
-impl Acker for Untold {
+impl Acker for UnusedAcker {
     async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
         Ok(())
     }
@@ -210,10 +210,10 @@ impl Writer for Discard {
 }
 
 /// A store that discards everything.
-struct Nowhere;
+struct DiscardingStateStore;
 
 #[async_trait]
-impl StateStore for Nowhere {
+impl StateStore for DiscardingStateStore {
     async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
         Ok(Epoch { pipeline: pipeline.clone(), number: 1 })
     }

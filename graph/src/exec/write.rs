@@ -13,25 +13,25 @@ use anabranch_record::text::Str;
 use tokio::time::{Instant, sleep_until};
 
 use super::Interrupt;
-use super::deliver::{Delivery, DeliveryOutcome, Known};
+use super::deliver::{Delivery, DeliveryOutcome, WriterMarks};
 use super::fan_out::Output;
-use super::meter::{Passed, StageMeters, timed};
+use super::meter::{RowOutcomes, StageMeters, timed};
 use super::parallel::receive;
 use super::queue::Receiver;
 use super::rate::Bucket;
 use super::tap::{NodeRole, Side, Tap};
-use super::trace::{Fate, Interval, NodeTracer, Passage};
-use crate::batch::{Batch, Failed, Lineage};
+use super::trace::{Interval, NodeTracer, Passage, RowOutcome};
+use crate::batch::{Batch, FailedRows, Lineage};
 use crate::plan::stage::WriteSpec;
 
-use gate::{FlushGate, Open};
+use gate::{FlushGate, GateWriter};
 
 pub(super) struct Writing {
     connector: Str,
     delivery: Delivery,
     policy: WritePolicy,
     bucket: Option<Bucket>,
-    gate: Open,
+    gate: GateWriter,
     accepted: Lineage,
     tap: Arc<Tap>,
     tracer: Option<NodeTracer>,
@@ -43,7 +43,7 @@ impl Writing {
     pub(super) fn new(
         spec: &WriteSpec,
         writer: Box<dyn Writer>,
-        known: Known,
+        known: WriterMarks,
         gate: Arc<FlushGate>,
         output: Output,
     ) -> Self {
@@ -61,7 +61,18 @@ impl Writing {
         let meters = output.meters();
         let tap = output.tap(NodeRole::Destination, &connector);
         let tracer = output.tracer(&connector, &spec.plugin, SpanKind::Write);
-        Writing { connector, delivery, policy, bucket, gate: Open::new(gate), accepted, tap, tracer, output, meters }
+        Writing {
+            connector,
+            delivery,
+            policy,
+            bucket,
+            gate: GateWriter::new(gate),
+            accepted,
+            tap,
+            tracer,
+            output,
+            meters,
+        }
     }
 
     /// Writes until the input ends, then flushes and closes.
@@ -140,7 +151,7 @@ impl Writing {
     }
 
     /// Makes the spans of rows that were written.
-    fn trace<'a>(&self, batch: &Batch, since: Option<Instant>, fate: impl Fn(usize) -> Option<Fate<'a>>) {
+    fn trace<'a>(&self, batch: &Batch, since: Option<Instant>, fate: impl Fn(usize) -> Option<RowOutcome<'a>>) {
         if let (Some(tracer), Some(since)) = (&self.tracer, since) {
             let passage = |row| Some(Passage { condition: None, fate: fate(row)? });
             tracer.passed(batch.lineage(), batch.records(), Interval::since(since), passage);
@@ -169,10 +180,10 @@ impl Writing {
             let since = self.tracer.as_ref().map(|_| Instant::now());
             let outcome = timed(self.delivery.write(chunk.records()), &self.meters).await?;
             self.trace(&chunk, since, |row| match &outcome {
-                DeliveryOutcome::All(delivered) => Some(Fate::Delivered(*delivered)),
+                DeliveryOutcome::All(delivered) => Some(RowOutcome::Delivered(*delivered)),
                 DeliveryOutcome::Each(each) => each.get(row).map(|verdict| match verdict {
-                    Ok(delivered) => Fate::Delivered(*delivered),
-                    Err(fault) => Fate::Failed(fault),
+                    Ok(delivered) => RowOutcome::Delivered(*delivered),
+                    Err(fault) => RowOutcome::Failed(fault),
                 }),
             });
             self.settle(chunk, outcome).await?;
@@ -221,9 +232,9 @@ impl Writing {
     }
 
     /// Sends rows that the destination rejected to the dead-letter queue.
-    async fn fail(&mut self, failed: Failed) -> Result<(), Interrupt> {
+    async fn fail(&mut self, failed: FailedRows) -> Result<(), Interrupt> {
         if !failed.faults.is_empty() {
-            let passed = Passed { failed: failed.faults.len(), ..Passed::default() };
+            let passed = RowOutcomes { failed: failed.faults.len(), ..RowOutcomes::default() };
             self.meters.step(0).leave(passed, self.meters.now());
         }
         self.output.context.lanes.take_off(failed.batch.lineage())?;
@@ -232,7 +243,7 @@ impl Writing {
 
     fn delivered(&self, lineage: Lineage) -> Result<(), Fault> {
         if !lineage.is_empty() {
-            let passed = Passed { out: lineage.rows(), ..Passed::default() };
+            let passed = RowOutcomes { out: lineage.rows(), ..RowOutcomes::default() };
             self.meters.step(0).leave(passed, self.meters.now());
         }
         self.output.context.lanes.deliver(lineage)

@@ -139,8 +139,8 @@ fn two_filters(plan: &PlanGraph, findings: &mut Diagnostics) {
 
 /// The records that two destinations of a pipeline have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shared {
-    /// None: each destination's filters drop the records of the other.
+pub enum SharedRecords {
+    /// No record is shared: each destination's filters drop the records of the other.
     Nothing,
     /// Possibly some.
     Some,
@@ -150,14 +150,14 @@ pub enum Shared {
 
 /// Returns which records reach both of two destinations. The destinations are given by their node ids in a lowered
 /// plan. O(processors before them).
-pub fn shared(plan: &PlanGraph, one: &str, other: &str) -> Shared {
+pub fn shared(plan: &PlanGraph, one: &str, other: &str) -> SharedRecords {
     let of = |id: &str| {
         let is_end = |node: &NodeIndex| matches!(plan[*node].kind, NodeKind::Destination(_)) && *plan[*node].id == *id;
         plan.node_indices().find(is_end).map(|end| own_steps(plan, end)).unwrap_or_default()
     };
     let (ours, theirs) = (of(one), of(other));
     let guards = |steps: &[NodeIndex]| -> Vec<Arc<CompiledCondition>> {
-        // Only filters that see the record before it differs between the two.
+        // Only filters that receive the record before it differs between the two.
         let first = steps.iter().rev().map_while(|node| filtered_by(plan, *node));
         first.flatten().collect()
     };
@@ -166,9 +166,9 @@ pub fn shared(plan: &PlanGraph, one: &str, other: &str) -> Shared {
         steps.iter().any(|node| plan[*node].kind.operator().is_some_and(|step| step.signature.fan != Fan::One))
     };
     match () {
-        () if guards(&ours).iter().any(excluded) => Shared::Nothing,
-        () if loses(&ours) || loses(&theirs) => Shared::Some,
-        () => Shared::All,
+        () if guards(&ours).iter().any(excluded) => SharedRecords::Nothing,
+        () if loses(&ours) || loses(&theirs) => SharedRecords::Some,
+        () => SharedRecords::All,
     }
 }
 

@@ -21,14 +21,14 @@ pub struct Fused {
     /// The stages.
     pub plan: StagePlan,
     /// One entry per wire, in the order of the wires.
-    pub cuts: Vec<Cut>,
+    pub cuts: Vec<StageBoundary>,
     /// The nodes of each stage, in order.
     pub members: Vec<Vec<NodeIndex>>,
 }
 
 /// A boundary between two stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Cut {
+pub struct StageBoundary {
     /// The stages on both sides.
     pub wire: Wire,
     /// The reason for the boundary.
@@ -174,7 +174,7 @@ impl Fusion<'_> {
         }
     }
 
-    fn stage(&self, nodes: &[NodeIndex], placed: &[Placed<'_>]) -> StageKind {
+    fn stage(&self, nodes: &[NodeIndex], placed: &[PlacedOperator<'_>]) -> StageKind {
         let mut steps: Vec<_> = nodes
             .iter()
             .zip(placed)
@@ -206,7 +206,7 @@ impl Fusion<'_> {
     }
 
     /// Returns one wire per path between two stages. Merges and fan-outs become several wires.
-    fn wires(&self, order: &[NodeIndex]) -> (Vec<Wire>, Vec<Cut>) {
+    fn wires(&self, order: &[NodeIndex]) -> (Vec<Wire>, Vec<StageBoundary>) {
         let mut wires = Vec::new();
         for &node in order {
             let Some(&from) = self.stage_of.get(&node) else { continue };
@@ -217,7 +217,7 @@ impl Fusion<'_> {
                         (Some(&to), _) if to == from => {}
                         (Some(&to), _) => {
                             let wire = Wire { from, to };
-                            wires.push(Cut { wire, reason: self.reason(node, next, merged, fanned) });
+                            wires.push(StageBoundary { wire, reason: self.reason(node, next, merged, fanned) });
                         }
                         (None, NodeKind::Merge) => open.push((next, true, fanned)),
                         (None, _) => open.push((next, merged, true)),
@@ -253,15 +253,15 @@ enum ExecutionSite {
 }
 
 /// An operator and where it runs.
-struct Placed<'a> {
+struct PlacedOperator<'a> {
     operator: &'a OperatorNode,
     place: ExecutionSite,
 }
 
 /// Places the operators of a run. An inline operator between two isolated ones with the same number of workers runs on
 /// their thread. This saves one hop to the thread and back.
-fn placed<'a>(operators: &[&'a OperatorNode]) -> Vec<Placed<'a>> {
-    let mut placed: Vec<Placed<'a>> = Vec::with_capacity(operators.len());
+fn placed<'a>(operators: &[&'a OperatorNode]) -> Vec<PlacedOperator<'a>> {
+    let mut placed: Vec<PlacedOperator<'a>> = Vec::with_capacity(operators.len());
     // The last isolated operator, as long as only inline operators with the same number of workers follow it.
     let mut thread: Option<usize> = None;
     for (i, &operator) in operators.iter().enumerate() {
@@ -270,7 +270,7 @@ fn placed<'a>(operators: &[&'a OperatorNode]) -> Vec<Placed<'a>> {
             Class::Async => ExecutionSite::Waiting,
             Class::Isolate => ExecutionSite::Thread,
         };
-        placed.push(Placed { operator, place });
+        placed.push(PlacedOperator { operator, place });
         let same_workers = thread.is_some_and(|t| operators[t].workers == operator.workers);
         match place {
             ExecutionSite::Thread => {
@@ -287,7 +287,7 @@ fn placed<'a>(operators: &[&'a OperatorNode]) -> Vec<Placed<'a>> {
 }
 
 /// Returns the reason why an operator cannot join the stage of the one before it; `None` if it can.
-fn cut(before: &Placed<'_>, after: &Placed<'_>) -> Option<CutReason> {
+fn cut(before: &PlacedOperator<'_>, after: &PlacedOperator<'_>) -> Option<CutReason> {
     // A waiting batch would block the steps around it. A stage of its own keeps several batches in flight.
     if before.place == ExecutionSite::Waiting || after.place == ExecutionSite::Waiting {
         return Some(CutReason::Async);

@@ -25,7 +25,7 @@ pub struct Node {
     /// Kind of the node.
     pub kind: NodeKind,
     /// The configured settings.
-    pub settings: Vec<Given>,
+    pub settings: Vec<ConfiguredSetting>,
     /// Place in the file: the plugin name, or the condition.
     pub span: Span,
     /// JSON pointer of the node within the pipeline, for example `/processors/0`.
@@ -34,7 +34,7 @@ pub struct Node {
 
 /// A configured setting.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Given {
+pub struct ConfiguredSetting {
     /// Name of the setting.
     pub name: Str,
     /// Displayable value: variables by name, credentials masked.

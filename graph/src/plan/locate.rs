@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anabranch_plugin::diagnostic::{FileId, Files, SourceFile, Span};
-use anabranch_plugin::flow::{Look, Part};
+use anabranch_plugin::flow::{Part, TrialCheck};
 use anabranch_plugin::operator::Class;
 use anabranch_plugin::written::Written;
 use anabranch_record::fault::Fault;
@@ -20,7 +20,7 @@ use crate::plan::observe::looks;
 const MOST_KEPT: usize = 256;
 
 /// The templates and conditions of a plan, with the text of the pipeline file.
-pub struct Located {
+pub struct LocatedTemplates {
     file: FileId,
     source: SourceFile,
     nodes: Vec<Templates>,
@@ -38,7 +38,7 @@ struct Templates {
     texts: Vec<(Str, Written)>,
 }
 
-impl fmt::Debug for Located {
+impl fmt::Debug for LocatedTemplates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Located").field("file", &self.source.name).finish_non_exhaustive()
     }
@@ -55,7 +55,7 @@ impl Compiled {
             let settings: Vec<(Str, Written)> = match &node.kind {
                 NodeKind::Operator(_) | NodeKind::Split(_) | NodeKind::Destination(_) => {
                     let template = |(place, look)| match (place, look) {
-                        (anabranch_plugin::flow::Place { part: Part::Setting(name), .. }, Look::Template(_)) => {
+                        (anabranch_plugin::flow::Place { part: Part::Setting(name), .. }, TrialCheck::Template(_)) => {
                             Some(name)
                         }
                         _ => None,
@@ -76,7 +76,7 @@ impl Compiled {
         if nodes.is_empty() {
             return;
         }
-        let located = Located { file, source: source.clone(), nodes, found: Mutex::default() };
+        let located = LocatedTemplates { file, source: source.clone(), nodes, found: Mutex::default() };
         Arc::make_mut(&mut self.stages).located = Some(Arc::new(located));
     }
 }
@@ -88,7 +88,7 @@ impl Compiled {
     }
 }
 
-impl Located {
+impl LocatedTemplates {
     /// Returns `file:line:column` of the failed part of a template or condition; `None` for other faults, or if the
     /// place is not known.
     pub fn of(&self, fault: &Fault) -> Option<Str> {

@@ -24,12 +24,12 @@ use anabranch_plugin::written::Written;
 use anabranch_record::phrase::plural;
 use anabranch_record::text::Str;
 use anabranch_template::condition::CompiledCondition;
-use anabranch_template::slips::{self, Meant};
+use anabranch_template::slips::{self, Suggestion};
 
 use crate::codes;
 use crate::config::{ConnectorConfig, DeadLetterConfig, PipelineConfig, ProcessorConfig};
 use crate::plan::CompileOptions;
-use crate::plan::graph::{Given, Guard, Node, NodeKind, OperatorNode, PlanGraph};
+use crate::plan::graph::{ConfiguredSetting, Guard, Node, NodeKind, OperatorNode, PlanGraph};
 use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
 
 /// Maximum number of workers of a processor. Each may be a thread, so a larger number is probably a typing error.
@@ -77,24 +77,24 @@ pub fn lower(config: &PipelineConfig, registry: &Registry, options: &CompileOpti
 }
 
 /// A connector with its processors. The node is `None` if the connector has errors.
-struct Connector {
+struct LoweredConnector {
     role: Role,
     node: Option<Node>,
-    processors: Vec<Processor>,
+    processors: Vec<LoweredProcessor>,
 }
 
 /// A processor and its condition.
-struct Processor {
+struct LoweredProcessor {
     node: Node,
     condition: Option<Node>,
 }
 
 /// A configured destination plugin, used as connector or as dead-letter queue.
-struct Writing {
+struct LoweredDestination {
     plugin: Str,
     destination: Arc<dyn Destination>,
     arguments: Arguments,
-    settings: Vec<Given>,
+    settings: Vec<ConfiguredSetting>,
 }
 
 /// Resolves names, settings and conditions, and collects findings.
@@ -107,7 +107,7 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    fn connector(&mut self, index: usize, config: &ConnectorConfig) -> Connector {
+    fn connector(&mut self, index: usize, config: &ConnectorConfig) -> LoweredConnector {
         let path = format!("/connectors/{index}");
         let kind = match config.role.value {
             Role::Source => self.source(&path, config),
@@ -121,17 +121,17 @@ impl Resolver<'_> {
             path: path.as_str().into(),
         });
         let processors = self.processors(&path, Some(&config.id.value), &config.processors);
-        Connector { role: config.role.value, node, processors }
+        LoweredConnector { role: config.role.value, node, processors }
     }
 
-    fn source(&mut self, path: &str, config: &ConnectorConfig) -> Option<(NodeKind, Vec<Given>)> {
+    fn source(&mut self, path: &str, config: &ConnectorConfig) -> Option<(NodeKind, Vec<ConfiguredSetting>)> {
         let found = self.registry.source(&config.plugin.value);
         let kind = self.resolved(path, &config.plugin, found, "source", || {
             self.registry.sources().map(|k| k.specification().name.clone()).collect()
         })?;
         let (arguments, settings) = self.arguments(path, kind.specification(), &config.settings)?;
         let source = self.configured(path, &config.settings, kind.configure(&arguments))?;
-        let batches: shared::Reading = self.configured(path, &config.settings, arguments.read())?;
+        let batches: shared::SourceBatching = self.configured(path, &config.settings, arguments.read())?;
         let plugin = kind.specification().name.clone();
         if self.options.once && !source.catches_up() {
             self.findings.push(
@@ -155,10 +155,10 @@ impl Resolver<'_> {
         Some((NodeKind::Source(spec), settings))
     }
 
-    fn destination(&mut self, path: &str, config: &ConnectorConfig) -> Option<(NodeKind, Vec<Given>)> {
-        let Writing { plugin, destination, arguments, settings } =
+    fn destination(&mut self, path: &str, config: &ConnectorConfig) -> Option<(NodeKind, Vec<ConfiguredSetting>)> {
+        let LoweredDestination { plugin, destination, arguments, settings } =
             self.writer(path, &config.plugin, &config.settings, false)?;
-        let batches: shared::Writing = self.configured(path, &config.settings, arguments.read())?;
+        let batches: shared::DestinationBatching = self.configured(path, &config.settings, arguments.read())?;
         let rate = Some(batches.rate).filter(|rate| *rate > 0.0);
         let second = rate.map_or(1, |rate| rate.ceil().max(1.0) as usize);
         let spec = WriteSpec {
@@ -175,7 +175,7 @@ impl Resolver<'_> {
 
     fn dead_letter(&mut self, config: &DeadLetterConfig) -> Option<Node> {
         let path = "/dead-letter-queue";
-        let Writing { plugin, destination, settings, .. } =
+        let LoweredDestination { plugin, destination, settings, .. } =
             self.writer(path, &config.plugin, &config.settings, true)?;
         let (window_size, threshold) = (config.window_size.value, config.window_nack_threshold.value);
         // A pipeline without a configured queue uses the log, for the error message.
@@ -195,7 +195,13 @@ impl Resolver<'_> {
         Some(Node { id: DeadLetterSpec::NODE.into(), kind, settings, span: config.plugin.span, path: path.into() })
     }
 
-    fn writer(&mut self, path: &str, plugin: &Spanned<Str>, settings: &Settings, letters: bool) -> Option<Writing> {
+    fn writer(
+        &mut self,
+        path: &str,
+        plugin: &Spanned<Str>,
+        settings: &Settings,
+        letters: bool,
+    ) -> Option<LoweredDestination> {
         let found = match letters {
             true => self.registry.destination(&plugin.value),
             false => self.registry.destination_of_records(&plugin.value),
@@ -206,10 +212,15 @@ impl Resolver<'_> {
         })?;
         let (arguments, shown) = self.arguments(path, kind.specification(), settings)?;
         let destination = self.configured(path, settings, kind.configure(&arguments))?;
-        Some(Writing { plugin: kind.specification().name.clone(), destination, arguments, settings: shown })
+        Some(LoweredDestination { plugin: kind.specification().name.clone(), destination, arguments, settings: shown })
     }
 
-    fn processors(&mut self, parent: &str, connector: Option<&Str>, configs: &[ProcessorConfig]) -> Vec<Processor> {
+    fn processors(
+        &mut self,
+        parent: &str,
+        connector: Option<&Str>,
+        configs: &[ProcessorConfig],
+    ) -> Vec<LoweredProcessor> {
         configs
             .iter()
             .enumerate()
@@ -217,7 +228,7 @@ impl Resolver<'_> {
             .collect()
     }
 
-    fn processor(&mut self, path: &str, connector: Option<&Str>, config: &ProcessorConfig) -> Option<Processor> {
+    fn processor(&mut self, path: &str, connector: Option<&Str>, config: &ProcessorConfig) -> Option<LoweredProcessor> {
         let id: Str = match connector {
             Some(connector) => format!("{connector}:{}", config.id.value).into(),
             None => config.id.value.clone(),
@@ -244,10 +255,10 @@ impl Resolver<'_> {
             span: written.span(),
             path: format!("{path}/condition").into(),
         });
-        Some(Processor { node, condition })
+        Some(LoweredProcessor { node, condition })
     }
 
-    fn operator(&mut self, path: &str, config: &ProcessorConfig) -> Option<(OperatorNode, Vec<Given>)> {
+    fn operator(&mut self, path: &str, config: &ProcessorConfig) -> Option<(OperatorNode, Vec<ConfiguredSetting>)> {
         let found = self.registry.operator(&config.plugin.value);
         let kind = self.resolved(path, &config.plugin, found, "processor", || {
             self.registry.operators().map(|k| k.specification().name.clone()).collect()
@@ -325,7 +336,7 @@ impl Resolver<'_> {
             let literal = condition.template().literal().filter(|_| !written.is_substituted());
             let meant = literal.and_then(slips::bare);
             self.findings.push(match meant {
-                Some(Meant { text, sure }) => {
+                Some(Suggestion { text, sure }) => {
                     let finding =
                         finding.with_hint(format!("a condition is a template: write {}", condition::in_quotes(&text)));
                     if sure { condition::quoted(finding, written, &text) } else { finding }
@@ -413,7 +424,7 @@ impl Resolver<'_> {
         path: &str,
         specification: &Specification,
         settings: &Settings,
-    ) -> Option<(Arguments, Vec<Given>)> {
+    ) -> Option<(Arguments, Vec<ConfiguredSetting>)> {
         for setting in &settings.entries {
             let name = setting.name.value.trim();
             let is_secret = specification.parameter(name).is_some_and(|parameter| parameter.is_secret(name));
@@ -461,7 +472,7 @@ impl Resolver<'_> {
                 let parameter = specification.parameter(given)?;
                 let name = if parameter.name.contains('*') { given.into() } else { parameter.name.clone() };
                 let shown = arguments.shown(&name)?;
-                Some(Given { name, shown, span: setting.value.span(), value: setting.value.clone() })
+                Some(ConfiguredSetting { name, shown, span: setting.value.span(), value: setting.value.clone() })
             })
             .collect();
         Some((arguments, shown))

@@ -1,6 +1,6 @@
 //! Checks of a plan against real records: problems in templates and fields that only data can show.
 //!
-//! The compiler knows the fields of few sources. For the others, it accepts a template that prints `<no value>` for
+//! Few sources declare their fields. For the others, the compiler accepts a template that prints `<no value>` for
 //! every record, and no record fails. A trial or a test passes its records to an [`Observer`] and reads its findings at
 //! the end.
 
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use anabranch_plugin::diagnostic::{Diagnostic, Span};
-use anabranch_plugin::flow::{Flow, Look, Place, RecordShape};
+use anabranch_plugin::flow::{Flow, Place, RecordShape, TrialCheck};
 use anabranch_plugin::secret::mask;
 use anabranch_record::code::Code;
 use anabranch_record::near::did_you_mean;
@@ -42,22 +42,22 @@ pub struct Observer {
     steps: Vec<Vec<ObservedNode>>,
     /// Values to mask in messages, which quote templates.
     secrets: Vec<Str>,
-    seen: Mutex<Seen>,
+    seen: Mutex<ObservedProblems>,
 }
 
 struct ObservedNode {
     node: Node,
     /// Parts of the settings that are checked.
-    looks: Vec<(Place, Look)>,
+    looks: Vec<(Place, TrialCheck)>,
     /// Inferred shape of the records that enter the step, if the step also checks observed shapes.
     known: Option<RecordShape>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct ObservedProblems {
     /// Number of records by step and part; the condition has the index after the last part.
     records: BTreeMap<(StageId, usize, usize), u64>,
-    doubts: BTreeMap<Key, Counted>,
+    doubts: BTreeMap<ObservationKey, ObservationCount>,
     verdicts: BTreeMap<(StageId, usize), Verdicts>,
     /// Observed shape and number of the records that entered each step that checks it.
     shapes: BTreeMap<(StageId, usize), (RecordShape, u64)>,
@@ -67,7 +67,7 @@ struct Seen {
 
 /// Identifies the same problem in several records, whose hints may differ.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct ObservationKey {
     stage: StageId,
     step: usize,
     part: usize,
@@ -77,7 +77,7 @@ struct Key {
 }
 
 #[derive(Default)]
-struct Counted {
+struct ObservationCount {
     records: u64,
     message: String,
     hint: Option<String>,
@@ -85,7 +85,7 @@ struct Counted {
 
 /// A probable mistake.
 #[derive(Clone, Debug)]
-pub struct Doubtful {
+pub struct ProbableMistake {
     /// Id of the processor or destination.
     pub node: Str,
     /// Name of the plugin.
@@ -106,7 +106,7 @@ pub struct Doubtful {
     pub of: u64,
 }
 
-impl Doubtful {
+impl ProbableMistake {
     /// Returns `true` if every record is affected and the mistake is certain.
     pub fn is_of_all(&self) -> bool {
         // A missing field may be optional, unless the hint names a similar field. A shared key may be intended, to keep
@@ -128,7 +128,7 @@ impl Doubtful {
 
     /// Returns the problem as a finding in the file.
     pub fn finding(&self) -> Diagnostic {
-        let Doubtful { node, message, records, of, .. } = self;
+        let ProbableMistake { node, message, records, of, .. } = self;
         let many = if *of == 1 { "record" } else { "records" };
         let message = match self.is_of_few() {
             true => format!("{node}: {message}"),
@@ -147,7 +147,7 @@ impl Observer {
     pub fn of(compiled: &Compiled) -> Observer {
         let plan = &compiled.rewritten;
         let asks = |index: &NodeIndex| {
-            looks(&plan[*index]).iter().any(|(_, look)| matches!(look, Look::Step | Look::Identity(_)))
+            looks(&plan[*index]).iter().any(|(_, look)| matches!(look, TrialCheck::Step | TrialCheck::Identity(_)))
         };
         let asking: Vec<NodeIndex> = compiled.members.iter().flatten().copied().filter(asks).collect();
         let mut known = entering(plan, &asking);
@@ -164,8 +164,8 @@ impl Observer {
         let Some(ObservedNode { looks, .. }) = self.step(stage, step) else { return };
         for (part, (_, look)) in looks.iter().enumerate() {
             let doubts = match look {
-                Look::Template(template) => template.doubts(record),
-                Look::Field(reference) => {
+                TrialCheck::Template(template) => template.doubts(record),
+                TrialCheck::Field(reference) => {
                     let missing = missing(reference, record);
                     self.note(
                         stage,
@@ -175,11 +175,11 @@ impl Observer {
                     );
                     continue;
                 }
-                Look::Identity(identity) => {
+                TrialCheck::Identity(identity) => {
                     self.note_identity(stage, step, identity, record);
                     continue;
                 }
-                Look::Json(template) => {
+                TrialCheck::Json(template) => {
                     let broken = not_json(template, record);
                     self.note(
                         stage,
@@ -189,7 +189,7 @@ impl Observer {
                     );
                     continue;
                 }
-                Look::Named(named) => {
+                TrialCheck::Named(named) => {
                     let lacking = lacking(named, record);
                     self.note(
                         stage,
@@ -199,7 +199,7 @@ impl Observer {
                     );
                     continue;
                 }
-                Look::Step => {
+                TrialCheck::Step => {
                     self.note_shape(stage, step, record);
                     continue;
                 }
@@ -217,7 +217,7 @@ impl Observer {
         self.decide(stage, step, &guard.condition, record);
     }
 
-    /// Checks the records that a step made of one record.
+    /// Checks the records that a processor created from one record.
     pub fn look_at_pieces(&self, stage: StageId, step: usize, pieces: &[Record]) {
         let Some(ObservedNode { looks, .. }) = self.step(stage, step) else { return };
         let [first, others @ ..] = pieces else { return };
@@ -248,7 +248,7 @@ impl Observer {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *seen.records.entry((stage, step, part)).or_default() += 1;
         for (at, code, message, hint) in doubts {
-            let key = Key { stage, step, part, start: at.start, end: at.end, code };
+            let key = ObservationKey { stage, step, part, start: at.start, end: at.end, code };
             let counted = seen.doubts.entry(key).or_default();
             counted.records += 1;
             if counted.message.is_empty() || (counted.hint.is_none() && hint.is_some()) {
@@ -259,7 +259,7 @@ impl Observer {
 
     /// Returns the problems found so far, in step order. A field that is missing from only some records is not
     /// reported, since it may be optional.
-    pub fn doubts(&self) -> Vec<Doubtful> {
+    pub fn doubts(&self) -> Vec<ProbableMistake> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut told = BTreeSet::new();
         let mut found = Vec::new();
@@ -273,7 +273,7 @@ impl Observer {
             if key.part == looks.len() + 2 && self.is_said(&seen, key.stage, key.step, results::OF_OBJECT) {
                 continue;
             }
-            if let Some((place, Look::Named(named))) = looks.get(key.part)
+            if let Some((place, TrialCheck::Named(named))) = looks.get(key.part)
                 && (of < named::ENOUGH || !counted.is_worth_a_word(named) || self.is_doubted(&seen, key, place))
             {
                 continue;
@@ -295,7 +295,7 @@ impl Observer {
             if !told.insert((key.stage, key.step, span.start, span.end, key.code)) {
                 continue;
             }
-            found.push(Doubtful {
+            found.push(ProbableMistake {
                 node: node.id.clone(),
                 plugin: plugin(node),
                 path,
@@ -318,7 +318,7 @@ fn doubted(doubt: Doubt) -> (std::ops::Range<usize>, Code, String, Option<String
 }
 
 /// Returns the parts of the settings of a node that can be checked against real records.
-pub(super) fn looks(node: &Node) -> Vec<(Place, Look)> {
+pub(super) fn looks(node: &Node) -> Vec<(Place, TrialCheck)> {
     let mut flow = Flow::gathering();
     match &node.kind {
         NodeKind::Operator(step) | NodeKind::Split(step) => step.operator.flow(&mut flow),

@@ -26,7 +26,7 @@ use crate::codes;
 
 /// Place where replayed records enter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Entry {
+pub enum ReplayEntry {
     /// A processor (condition included) or a destination, by id. The id of a connector's processor is
     /// `connector:processor`; the part after the colon is enough if only one such processor exists.
     Step(Str),
@@ -65,7 +65,7 @@ pub enum NoEntry {
 /// The entry does not exist.
 pub fn replay(
     compiled: &Compiled,
-    entry: &Entry,
+    entry: &ReplayEntry,
     connector: &Str,
     source: Arc<dyn Source>,
 ) -> Result<StagePlan, NoEntry> {
@@ -73,7 +73,7 @@ pub fn replay(
     // The rewrites connect failures again.
     unwire_failures(&mut plan);
     let first = match entry {
-        Entry::Step(id) => {
+        ReplayEntry::Step(id) => {
             let id = &whole_id(&compiled.lowered, id)?;
             match step(&plan, id) {
                 Err(NoEntry::Gone(_)) => {
@@ -85,7 +85,7 @@ pub fn replay(
                 found => found?,
             }
         }
-        Entry::Start => behind(&plan, connector)?,
+        ReplayEntry::Start => behind(&plan, connector)?,
     };
     let sources: Vec<NodeIndex> =
         plan.node_indices().filter(|node| matches!(plan[*node].kind, NodeKind::Source(_))).collect();
@@ -118,7 +118,7 @@ pub fn replay(
         match &mut node.kind {
             NodeKind::Destination(write) => write.destination = Unmarked::around(&write.destination),
             NodeKind::DeadLetter(queue) => {
-                queue.destination = Arc::new(Kept);
+                queue.destination = Arc::new(ReplayQueue);
                 (queue.window_size, queue.threshold) = (0, 0);
             }
             _ => {}
@@ -202,10 +202,10 @@ impl Destination for Unmarked {
 }
 
 /// The dead-letter queue of a replay. The state store of the run identifies the dead letters that are replayed.
-struct Kept;
+struct ReplayQueue;
 
 #[async_trait]
-impl Destination for Kept {
+impl Destination for ReplayQueue {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
         Err(Fault::fatal(codes::PLAN_BROKEN, "the queue of a replay is not opened"))
     }

@@ -10,7 +10,7 @@ use anabranch_record::access::Access;
 use anabranch_record::text::Str;
 use anabranch_template::condition::CompiledCondition;
 
-use crate::plan::Located;
+use crate::plan::LocatedTemplates;
 
 /// Index of a stage in [`StagePlan::stages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
@@ -31,7 +31,7 @@ pub struct StagePlan {
     /// Memory limits.
     pub limits: Limits,
     /// Places of templates and conditions in the file, if known.
-    pub located: Option<Arc<Located>>,
+    pub located: Option<Arc<LocatedTemplates>>,
 }
 
 /// An edge of the fused plan.

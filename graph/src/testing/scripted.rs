@@ -46,7 +46,7 @@ pub fn registry() -> Registry {
 
 #[derive(Parameters)]
 struct Target {
-    /// Where to.
+    /// Target.
     #[parameter(name = "path")]
     _path: Option<Str>,
     /// Who.
@@ -63,7 +63,7 @@ struct Texts {
     /// A text.
     #[parameter(default = "x")]
     value: Argument<Option<Str>>,
-    /// How often.
+    /// Number of times.
     #[parameter(name = "times", default = 1)]
     _times: Option<i64>,
 }

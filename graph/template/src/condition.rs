@@ -32,17 +32,17 @@ pub struct CompiledCondition {
     predicate: Option<Arc<Predicate>>,
     constant: Option<bool>,
     failure: Option<Fault>,
-    witness: Option<Witness>,
+    witness: Option<ObserverCallback>,
 }
 
 /// A callback that receives the records before a condition evaluates them.
-pub type Shown = dyn Fn(&[Record]) + Send + Sync;
+pub type RecordObserver = dyn Fn(&[Record]) + Send + Sync;
 
-/// A [`Shown`] callback with a `Debug` implementation.
+/// A [`RecordObserver`] callback with a `Debug` implementation.
 #[derive(Clone)]
-struct Witness(Arc<Shown>);
+struct ObserverCallback(Arc<RecordObserver>);
 
-impl fmt::Debug for Witness {
+impl fmt::Debug for ObserverCallback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Witness")
     }
@@ -172,14 +172,14 @@ impl CompiledCondition {
         let condition = Box::new(Running { condition: self.clone(), output: String::new() });
         match &self.witness {
             None => condition,
-            Some(witness) => Box::new(Witnessed { condition, witness: witness.clone() }),
+            Some(witness) => Box::new(ObservedCondition { condition, witness: witness.clone() }),
         }
     }
 
     /// Returns the same condition, which passes records to `witness` before it evaluates them. For trials and tests.
     #[must_use]
-    pub fn witnessed(&self, witness: Arc<Shown>) -> CompiledCondition {
-        CompiledCondition { witness: Some(Witness(witness)), ..self.clone() }
+    pub fn witnessed(&self, witness: Arc<RecordObserver>) -> CompiledCondition {
+        CompiledCondition { witness: Some(ObserverCallback(witness)), ..self.clone() }
     }
 
     /// Evaluates the condition for one record.
@@ -274,12 +274,12 @@ fn piece(source: &str, offset: usize) -> String {
     shown
 }
 
-struct Witnessed {
+struct ObservedCondition {
     condition: Box<dyn Condition>,
-    witness: Witness,
+    witness: ObserverCallback,
 }
 
-impl Condition for Witnessed {
+impl Condition for ObservedCondition {
     fn select(&mut self, records: &[Record], out: &mut Mask, failed: &mut Vec<(usize, Fault)>) {
         self.witness.0(records);
         self.condition.select(records, out, failed);

@@ -80,7 +80,7 @@ pub struct EvalError {
     pub offset: usize,
     /// The error message.
     pub message: String,
-    /// Whether other data could avoid the failure.
+    /// The kind of the failure: other data may avoid it, or not.
     pub reason: Reason,
 }
 

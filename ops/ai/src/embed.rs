@@ -11,7 +11,7 @@ use anabranch_record::reference::{Reference, Target};
 use anabranch_record::text::Str;
 use serde_json::{Map, json};
 
-use crate::embedding::{Form, Model, Protocol, Rows};
+use crate::embedding::{EmbeddingFormat, EmbeddingProcessor, Model, Protocol};
 use crate::service::{Address, Requests};
 
 /// Returns the `ai.embed` processor for the registry.
@@ -89,7 +89,7 @@ fn adjusted(parameter: Parameter) -> Parameter {
     }
 }
 
-fn configure(settings: Settings) -> Result<Rows, Diagnostics> {
+fn configure(settings: Settings) -> Result<EmbeddingProcessor, Diagnostics> {
     let output = crate::question::output(&settings.output_field)?;
     if !matches!(output.target(), Target::Field(..)) {
         return Err(settings
@@ -118,12 +118,12 @@ fn configure(settings: Settings) -> Result<Rows, Diagnostics> {
     }
     more.extend(settings.input_type.as_ref().map(|kind| ("input_type".to_owned(), kind.as_str().into())));
     let model = Model { protocol, name: settings.model, dimensions: settings.dimensions, more };
-    Ok(Rows {
+    Ok(EmbeddingProcessor {
         address,
         model,
         input: ("inputField", settings.input_field),
         output: ("outputField", output),
-        form: Form::List,
+        form: EmbeddingFormat::List,
         batch: settings.max_texts_per_request,
         remember: settings.cache,
         note: None,

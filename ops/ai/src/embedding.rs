@@ -12,11 +12,11 @@ use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt};
 
 use crate::codes;
-use crate::service::{Refusal, Service};
+use crate::service::{AiServiceFailure, Service};
 
-pub(crate) use memory::Memory;
+pub(crate) use memory::EmbeddingCache;
 pub(crate) use protocol::{Model, Protocol};
-pub(crate) use rows::{Form, Rows};
+pub(crate) use rows::{EmbeddingFormat, EmbeddingProcessor};
 
 /// Embedding of a text: a list of floats. Cloning is O(1).
 pub(crate) type Embedding = Value;
@@ -27,7 +27,7 @@ pub(crate) struct Embedder {
     pub(crate) model: Model,
     /// Maximum number of texts per request.
     pub(crate) batch: usize,
-    pub(crate) memory: Option<Memory>,
+    pub(crate) memory: Option<EmbeddingCache>,
 }
 
 impl Embedder {
@@ -74,7 +74,7 @@ impl Embedder {
                         .map(|found| found.map_err(|why| self.service.unusable(why)))
                         .collect();
                 }
-                Err(Refusal::Content(_)) if texts.len() > 1 => {
+                Err(AiServiceFailure::Content(_)) if texts.len() > 1 => {
                     let (front, back) = texts.split_at(texts.len() / 2);
                     let (mut front, back) = futures::join!(self.ask(front), self.ask(back));
                     front.extend(back);

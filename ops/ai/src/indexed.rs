@@ -7,7 +7,8 @@ use anabranch_record::phrase::counted;
 /// If the indexes are contradictory, no item can be attributed to its part.
 ///
 /// # Errors
-/// Fails unless there is exactly one item per index. The error uses the given names of an item and a part, in the singular.
+/// Fails unless there is exactly one item per index. The error uses the given names of an item and a part, in the
+/// singular.
 pub(crate) fn by_index<T>(
     items: impl ExactSizeIterator<Item = (usize, T)>,
     (item, count, part): (&str, usize, &str),
@@ -24,6 +25,6 @@ pub(crate) fn by_index<T>(
             Some(place) => *place = Some(item),
         }
     }
-    // There are as many items as places, and no place is used twice: each has its item.
+    // The number of items equals the number of places, and no place is used twice, so each place has an item.
     Ok(places.into_iter().flatten().collect())
 }

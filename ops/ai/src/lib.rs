@@ -2,6 +2,12 @@
 //!
 //! [`chunk`] computes locally. All others send requests: one per record ([`question`]), or one for many texts
 //! ([`embedding`]). [`service`] contains the common parts.
+//!
+//! ```
+//! let mut registry = anabranch_plugin::registry::Registry::new();
+//! anabranch_ops_ai::register(&mut registry);
+//! assert!(registry.operator("ai.embed").is_ok());
+//! ```
 
 pub mod chunk;
 pub mod codes;

@@ -17,7 +17,7 @@ use anabranch_record::value::Value;
 use serde_json::{Value as Json, json};
 
 use crate::codes;
-use crate::question::{Asking, Question, output, text_in};
+use crate::question::{RecordRequest, RequestOperator, output, text_in};
 use crate::service::{Address, Requests};
 use crate::text::text_at;
 
@@ -58,7 +58,7 @@ struct Settings {
     requests: Requests,
 }
 
-fn configure(settings: Settings) -> Result<Asking<Transformation>, Diagnostics> {
+fn configure(settings: Settings) -> Result<RequestOperator<Transformation>, Diagnostics> {
     let field = output(&settings.field)?;
     let (base, retry) = ((&settings.url, settings.url.as_str()), settings.backoff.retry());
     let address = Address::new(base, "/api/generate", None, retry, &settings.requests)?;
@@ -70,7 +70,7 @@ fn configure(settings: Settings) -> Result<Asking<Transformation>, Diagnostics> 
         longest: settings.max_prompt_length,
         refuse: refuse.filter(|text| !text.is_empty() && text != "none").collect(),
     };
-    Ok(Asking { address, question: Arc::new(question) })
+    Ok(RequestOperator { address, question: Arc::new(question) })
 }
 
 struct Transformation {
@@ -82,7 +82,7 @@ struct Transformation {
     refuse: Vec<String>,
 }
 
-impl Question for Transformation {
+impl RecordRequest for Transformation {
     fn ask(&self, record: &Record) -> Result<Json, Fault> {
         let data = text_at(record, &self.field)?;
         let prompt = format!(

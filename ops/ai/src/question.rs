@@ -17,7 +17,7 @@ use serde_json::Value as Json;
 use crate::service::{Address, Service};
 
 /// A request for a record, and the use of its answer.
-pub(crate) trait Question: Send + Sync + 'static {
+pub(crate) trait RecordRequest: Send + Sync + 'static {
     /// Returns the body of the request.
     fn ask(&self, record: &Record) -> Result<Json, Fault>;
 
@@ -38,12 +38,12 @@ pub(crate) trait Question: Send + Sync + 'static {
 }
 
 /// A question and the address of its service.
-pub(crate) struct Asking<Q> {
+pub(crate) struct RequestOperator<Q> {
     pub(crate) address: Address,
     pub(crate) question: Arc<Q>,
 }
 
-impl<Q: Question> ConfiguredOperator for Asking<Q> {
+impl<Q: RecordRequest> ConfiguredOperator for RequestOperator<Q> {
     type Built = BuiltAsync;
 
     fn signature(&self) -> Signature {
@@ -60,23 +60,23 @@ impl<Q: Question> ConfiguredOperator for Asking<Q> {
 
     fn build(&self, context: &OperatorContext) -> Result<BuiltAsync, Fault> {
         let service = self.address.open(context.host.network)?;
-        Ok(Arc::new(Asked { service, question: self.question.clone() }))
+        Ok(Arc::new(ConfiguredRequest { service, question: self.question.clone() }))
     }
 }
 
-struct Asked<Q> {
+struct ConfiguredRequest<Q> {
     service: Service,
     question: Arc<Q>,
 }
 
 #[async_trait]
-impl<Q: Question> AsyncOperator for Asked<Q> {
+impl<Q: RecordRequest> AsyncOperator for ConfiguredRequest<Q> {
     async fn call(&self, rows: &mut [Record], _: &OperatorContext) -> Vec<Decision> {
         self.all(rows).collect().await
     }
 }
 
-impl<Q: Question> Asked<Q> {
+impl<Q: RecordRequest> ConfiguredRequest<Q> {
     fn all<'r>(&'r self, rows: &'r mut [Record]) -> impl Stream<Item = Decision> + Send + 'r {
         // The future of a request takes kilobytes: box it, because it is moved several times.
         stream::iter(rows).map(|record| self.one(record).boxed()).buffered(self.service.concurrency())

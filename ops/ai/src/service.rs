@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anabranch_ops_http::client::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
-use anabranch_ops_http::client::{Accept, Client, Disguised, HttpError, Method, Policy, Problem, Retry, Tls, Url};
+use anabranch_ops_http::client::{
+    Accept, Client, HiddenError, HttpError, Method, Policy, RequestProblem, Retry, Tls, Url,
+};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Network;
 use anabranch_plugin::parameters::{Argument, ByteSize, Parameters};
@@ -34,17 +36,17 @@ pub(crate) struct Service {
 }
 
 /// Reason why a service gave no usable answer.
-pub(crate) enum Refusal {
+pub(crate) enum AiServiceFailure {
     /// The service rejects the content of the request; other requests may succeed.
     Content(Fault),
     /// Any other reason.
     Other(Fault),
 }
 
-impl From<Refusal> for Fault {
-    fn from(refusal: Refusal) -> Fault {
+impl From<AiServiceFailure> for Fault {
+    fn from(refusal: AiServiceFailure) -> Fault {
         match refusal {
-            Refusal::Content(fault) | Refusal::Other(fault) => fault,
+            AiServiceFailure::Content(fault) | AiServiceFailure::Other(fault) => fault,
         }
     }
 }
@@ -151,15 +153,15 @@ impl Service {
     }
 
     /// Sends a request and reads the answer. Dropping the future aborts the request.
-    pub(crate) async fn ask<Q: Serialize, A: DeserializeOwned>(&self, question: &Q) -> Result<A, Refusal> {
+    pub(crate) async fn ask<Q: Serialize, A: DeserializeOwned>(&self, question: &Q) -> Result<A, AiServiceFailure> {
         let turn = self.client.turn().await;
         let body = serde_json::to_vec(question)
-            .map_err(|error| Refusal::Other(Fault::record(codes::QUESTION_INVALID, error)))?;
+            .map_err(|error| AiServiceFailure::Other(Fault::record(codes::QUESTION_INVALID, error)))?;
         let mut request = self.client.request(Method::POST, self.url.clone()).map_err(refusal)?;
         request.headers_mut().extend(self.headers.clone());
         *request.body_mut() = Some(body.into());
         let answer = self.client.send(turn, request).await.map_err(refusal)?;
-        serde_json::from_slice(&answer.body).map_err(|error| Refusal::Other(self.unusable(error)))
+        serde_json::from_slice(&answer.body).map_err(|error| AiServiceFailure::Other(self.unusable(error)))
     }
 
     /// Returns the fault for an answer in an unexpected format.
@@ -176,7 +178,7 @@ impl Service {
 const LONGEST_ERROR: usize = 64 << 10;
 
 /// Finds the error that a model gateway sends with a success status: `{"error": {"message": …, "type": …}}`.
-fn disguised(body: &[u8]) -> Option<Disguised> {
+fn disguised(body: &[u8]) -> Option<HiddenError> {
     #[derive(Deserialize)]
     struct Found {
         error: Json,
@@ -194,7 +196,7 @@ fn disguised(body: &[u8]) -> Option<Disguised> {
         _ => return None,
     };
     let kind = |name: &&str| error.get(*name).is_some_and(names_a_transient_error);
-    (!said.is_empty()).then(|| Disguised { said, transient: ["type", "code", "status"].iter().any(kind) })
+    (!said.is_empty()).then(|| HiddenError { said, transient: ["type", "code", "status"].iter().any(kind) })
 }
 
 /// Returns `true` if the type, code or status of an error denotes a transient one: those that services send with 408,
@@ -212,10 +214,12 @@ fn names_a_transient_error(kind: &Json) -> bool {
     }
 }
 
-fn refusal(error: HttpError) -> Refusal {
+fn refusal(error: HttpError) -> AiServiceFailure {
     match error.problem() {
-        _ if error.is_of_login() => Refusal::Other(error.into_login_fault()),
-        Problem::Status { status, .. } if matches!(status.as_u16(), 400 | 413 | 422) => Refusal::Content(error.into()),
-        _ => Refusal::Other(error.into()),
+        _ if error.is_of_login() => AiServiceFailure::Other(error.into_login_fault()),
+        RequestProblem::Status { status, .. } if matches!(status.as_u16(), 400 | 413 | 422) => {
+            AiServiceFailure::Content(error.into())
+        }
+        _ => AiServiceFailure::Other(error.into()),
     }
 }

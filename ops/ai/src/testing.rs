@@ -42,8 +42,8 @@ impl ResultCache for Notebook {
     }
 }
 
-fn host(memo: Arc<dyn ResultCache>) -> Host {
-    Host { memo, ..testing::host() }
+fn host(result_cache: Arc<dyn ResultCache>) -> Host {
+    Host { result_cache, ..testing::host() }
 }
 
 /// Configures the processor, or returns the findings about the settings.
@@ -71,10 +71,10 @@ pub(crate) async fn waiting(
     kind: &Arc<dyn OperatorKind>,
     settings: &[(&str, &str)],
     records: Vec<Record>,
-    memo: Arc<dyn ResultCache>,
+    result_cache: Arc<dyn ResultCache>,
 ) -> Vec<Result<Record, String>> {
     let count = records.len();
-    let called = Opened::new(&configured(kind, settings).unwrap(), host(memo)).unwrap().call(records).await;
+    let called = Opened::new(&configured(kind, settings).unwrap(), host(result_cache)).unwrap().call(records).await;
     assert_eq!(called.len(), count);
     let result = |(record, decision)| match decision {
         Decision::Keep => Ok(record),

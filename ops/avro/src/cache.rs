@@ -32,7 +32,7 @@ struct KnownFit {
     fit: Fit,
 }
 
-/// Whether data of a shape fits a version.
+/// Result of the comparison of data with a version of a schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// The version is the schema inferred from the data.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch_ops_http::client::{
-    Accept, Answer, Client, HttpError, Method, Policy, Problem, Request, Retry, Tls, Url, header,
+    Accept, Answer, Client, HttpError, Method, Policy, Request, RequestProblem, Retry, Tls, Url, header,
 };
 use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::host::Network;
@@ -211,10 +211,10 @@ impl ConfluentRegistry {
         Some(access)
     }
 
-    async fn ask(&self, method: Method, path: &[&str], body: Option<&Json>) -> Result<Json, Refusal> {
+    async fn ask(&self, method: Method, path: &[&str], body: Option<&Json>) -> Result<Json, RegistryRefusal> {
         let access = self.access();
         let answer = self.ask_as(&access, method.clone(), path, body).await;
-        if let Err(Refusal::Other(SchemaError::Denied(_))) = &answer
+        if let Err(RegistryRefusal::Other(SchemaError::Denied(_))) = &answer
             && let Some(renewed) = self.renewed(&access).await
         {
             return self.ask_as(&renewed, method, path, body).await;
@@ -228,16 +228,17 @@ impl ConfluentRegistry {
         method: Method,
         path: &[&str],
         body: Option<&Json>,
-    ) -> Result<Json, Refusal> {
-        let request = access.request(method, path, body).map_err(Refusal::Other)?;
+    ) -> Result<Json, RegistryRefusal> {
+        let request = access.request(method, path, body).map_err(RegistryRefusal::Other)?;
         let (done, answer) = oneshot::channel();
-        let gone = || Refusal::Other(unavailable("its thread has ended"));
+        let gone = || RegistryRefusal::Other(unavailable("its thread has ended"));
         self.requests.send((request, done)).map_err(|_| gone())?;
-        let answer = answer.await.map_err(|_| gone())?.map_err(|error| Refusal::Other(failed(error)))?;
+        let answer = answer.await.map_err(|_| gone())?.map_err(|error| RegistryRefusal::Other(failed(error)))?;
         let body: Option<Json> = serde_json::from_slice(&answer.body).ok();
         if answer.status.is_success() {
-            return body
-                .ok_or_else(|| Refusal::Other(unavailable("the answer is not JSON; is this a schema registry?")));
+            return body.ok_or_else(|| {
+                RegistryRefusal::Other(unavailable("the answer is not JSON; is this a schema registry?"))
+            });
         }
         let field = |name| body.as_ref().and_then(|body| body.get(name));
         let status = u64::from(answer.status.as_u16());
@@ -245,40 +246,44 @@ impl ConfluentRegistry {
         let message = field("message").and_then(Json::as_str).unwrap_or("no reason given");
         let message: String = message.chars().take(1000).map(|c| if c.is_control() { ' ' } else { c }).collect();
         Err(match (status, code) {
-            (401 | 403, _) => Refusal::Other(SchemaError::Denied(format!("{}: {message}", answer.status).into())),
-            (_, Some(code)) => Refusal::Code(code, message.into()),
-            (409 | 422, None) => Refusal::Code(status, message.into()),
-            (_, None) => Refusal::Other(unavailable(&format!("{}: {message}", answer.status))),
+            (401 | 403, _) => {
+                RegistryRefusal::Other(SchemaError::Denied(format!("{}: {message}", answer.status).into()))
+            }
+            (_, Some(code)) => RegistryRefusal::Code(code, message.into()),
+            (409 | 422, None) => RegistryRefusal::Code(status, message.into()),
+            (_, None) => RegistryRefusal::Other(unavailable(&format!("{}: {message}", answer.status))),
         })
     }
 
     /// Returns the version of a subject with this text.
-    async fn look_up(&self, subject: &Str, body: &Json) -> Result<Arc<Schema>, Refusal> {
+    async fn look_up(&self, subject: &Str, body: &Json) -> Result<Arc<Schema>, RegistryRefusal> {
         let found = self.ask(Method::POST, &["subjects", subject], Some(body)).await?;
-        schema(subject, &found).map(Arc::new).map_err(Refusal::Other)
+        schema(subject, &found).map(Arc::new).map_err(RegistryRefusal::Other)
     }
 }
 
 /// Error answer of the registry.
-enum Refusal {
+enum RegistryRefusal {
     /// Error with the registry's own code, such as 40401 or 42201.
     Code(u64, Str),
     Other(SchemaError),
 }
 
-impl Refusal {
+impl RegistryRefusal {
     fn of_subject(self, subject: &Str, version: Option<SchemaVersion>) -> SchemaError {
         match self {
-            Refusal::Code(40402, _) if version.is_some() => match version {
+            RegistryRefusal::Code(40402, _) if version.is_some() => match version {
                 Some(version) => SchemaError::VersionNotFound { subject: subject.clone(), version },
                 None => SchemaError::SubjectNotFound(subject.clone()),
             },
-            Refusal::Code(40401 | 40402, _) => SchemaError::SubjectNotFound(subject.clone()),
-            Refusal::Code(40403, message) => SchemaError::SchemaNotFound(message),
-            Refusal::Code(409 | 40901, message) => SchemaError::Incompatible { subject: subject.clone(), message },
-            Refusal::Code(422 | 42201..=42299, message) => SchemaError::Invalid(message),
-            Refusal::Code(code, message) => unavailable(&format!("error {code}: {message}")),
-            Refusal::Other(error) => error,
+            RegistryRefusal::Code(40401 | 40402, _) => SchemaError::SubjectNotFound(subject.clone()),
+            RegistryRefusal::Code(40403, message) => SchemaError::SchemaNotFound(message),
+            RegistryRefusal::Code(409 | 40901, message) => {
+                SchemaError::Incompatible { subject: subject.clone(), message }
+            }
+            RegistryRefusal::Code(422 | 42201..=42299, message) => SchemaError::Invalid(message),
+            RegistryRefusal::Code(code, message) => unavailable(&format!("error {code}: {message}")),
+            RegistryRefusal::Other(error) => error,
         }
     }
 }
@@ -290,7 +295,7 @@ fn unavailable(what: &str) -> SchemaError {
 
 fn failed(error: HttpError) -> SchemaError {
     match error.problem() {
-        Problem::Invalid(_) | Problem::TooLarge { .. } => SchemaError::Unusable(error.to_string().into()),
+        RequestProblem::Invalid(_) | RequestProblem::TooLarge { .. } => SchemaError::Unusable(error.to_string().into()),
         _ => SchemaError::Unavailable(Arc::new(error)),
     }
 }
@@ -346,7 +351,7 @@ impl SchemaRegistry for ConfluentRegistry {
         let body = json!({ "schema": text.as_str() });
         let found = match self.look_up(subject, &body).await {
             Ok(found) => found,
-            Err(Refusal::Code(code @ (40401 | 40403), _)) => {
+            Err(RegistryRefusal::Code(code @ (40401 | 40403), _)) => {
                 let registered = self.ask(Method::POST, &["subjects", subject, "versions"], Some(&body)).await;
                 registered.map_err(|refusal| refusal.of_subject(subject, None))?;
                 if code == 40401 {
@@ -376,7 +381,9 @@ impl SchemaRegistry for ConfluentRegistry {
     async fn by_id(&self, id: SchemaId) -> Result<Arc<Definition>, SchemaError> {
         let answer = match self.ask(Method::GET, &["schemas", "ids", &id.to_string()], None).await {
             Ok(answer) => answer,
-            Err(Refusal::Code(40401..=40403, _)) => return Err(SchemaError::SchemaNotFound(format!("id {id}").into())),
+            Err(RegistryRefusal::Code(40401..=40403, _)) => {
+                return Err(SchemaError::SchemaNotFound(format!("id {id}").into()));
+            }
             Err(refusal) => return Err(refusal.of_subject(&Str::default(), None)),
         };
         Ok(Arc::new(Definition { id, kind: SchemaKind::Avro, text: text_of(&answer)? }))

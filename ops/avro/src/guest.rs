@@ -187,7 +187,7 @@ mod tests {
         record
     }
 
-    /// What the processor saw, what became of the rows, and what was decided on them.
+    /// The rows that the processor received, their results, and its decisions.
     fn processed(settings: &[(&str, &str)], rows: &[Record]) -> (Vec<Data>, Vec<Record>, Vec<(usize, Decision)>) {
         let registry = Arc::new(MemoryRegistry::new());
         let text = r#"{"name":"record","type":"record","fields":[{"name":"a","type":"long"}]}"#;

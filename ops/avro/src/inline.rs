@@ -156,7 +156,7 @@ mod tests {
         let order = record("shop.Order", &[("price", json!("Money")), ("fee", json!(["null", "shop.Money"]))]);
         let expected = record("shop.Order", &[("price", money.clone()), ("fee", json!(["null", "shop.Money"]))]);
         assert_eq!(inlined(&order, &[&money]), expected);
-        // By two ways, in lists and maps, and as the whole.
+        // Through two paths, in lists and maps, and as the whole value.
         let item = inlined(&record("shop.Item", &[("price", json!("shop.Money"))]), &[&money]);
         let cart = record(
             "Cart",

@@ -1,5 +1,12 @@
 //! Avro: the codec, the processors `avro.encode` and `avro.decode`, a client of Confluent's schema
 //! registry, and schema handling around native plugins.
+//!
+//! ```
+//! let old = r#"{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}"#;
+//! let new = r#"{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}"#;
+//! assert!(anabranch_ops_avro::can_read(old, old).is_ok());
+//! assert!(anabranch_ops_avro::can_read(old, new).is_err(), "a number is not a string");
+//! ```
 
 pub mod around;
 pub mod cache;

@@ -12,18 +12,18 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 /// Settings for a plugin, in name order.
-pub(crate) type Given = [(Str, Written)];
+pub(crate) type GivenSettings = [(Str, Written)];
 
 /// Settings as they are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Active {
     plugin: String,
     salt: String,
-    settings: BTreeMap<String, Kept>,
+    settings: BTreeMap<String, StoredConfiguration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Kept {
+enum StoredConfiguration {
     Value(String),
     /// The text in the file, and the hash of the value that the plugin received.
     Variable {
@@ -34,7 +34,7 @@ enum Kept {
 
 /// Notification of a plugin before it is opened.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum ConnectorChange {
     Created,
     /// The previous settings. A changed value from a variable is replaced with the current one.
     Updated(HashMap<String, String>),
@@ -47,21 +47,21 @@ impl Active {
         &self.plugin
     }
 
-    pub(crate) fn of(plugin: &str, given: &Given, salt: &str) -> Active {
-        let kept = |(name, text): &(Str, Written)| (name.to_string(), Kept::of(text, salt));
+    pub(crate) fn of(plugin: &str, given: &GivenSettings, salt: &str) -> Active {
+        let kept = |(name, text): &(Str, Written)| (name.to_string(), StoredConfiguration::of(text, salt));
         Active { plugin: plugin.to_owned(), salt: salt.to_owned(), settings: given.iter().map(kept).collect() }
     }
 
     /// Returns the notification for a plugin. `last` are the stored settings.
-    pub(crate) fn change(last: Option<&Active>, plugin: &str, given: &Given) -> Change {
+    pub(crate) fn change(last: Option<&Active>, plugin: &str, given: &GivenSettings) -> ConnectorChange {
         match last {
             Some(last) if last.plugin == plugin => match Active::of(plugin, given, &last.salt) == *last {
-                true => Change::None,
-                false => Change::Updated(last.values(|name, _| {
+                true => ConnectorChange::None,
+                false => ConnectorChange::Updated(last.values(|name, _| {
                     given.iter().find(|(given, _)| *given == *name).map(|(_, text)| text.value().to_string())
                 })),
             },
-            _ => Change::Created,
+            _ => ConnectorChange::Created,
         }
     }
 
@@ -71,8 +71,8 @@ impl Active {
         self.settings
             .iter()
             .filter_map(|(name, kept)| match kept {
-                Kept::Value(value) => Some((name.clone(), value.clone())),
-                Kept::Variable { written, .. } => Some((name.clone(), present(name, written)?)),
+                StoredConfiguration::Value(value) => Some((name.clone(), value.clone())),
+                StoredConfiguration::Variable { written, .. } => Some((name.clone(), present(name, written)?)),
             })
             .collect()
     }
@@ -83,8 +83,8 @@ impl Active {
             .iter()
             .map(|(name, kept)| {
                 let kept = match kept {
-                    Kept::Value(value) => json!({ "value": value }),
-                    Kept::Variable { written, sum } => json!({ "written": written, "sum": sum }),
+                    StoredConfiguration::Value(value) => json!({ "value": value }),
+                    StoredConfiguration::Variable { written, sum } => json!({ "written": written, "sum": sum }),
                 };
                 (name.clone(), kept)
             })
@@ -97,8 +97,8 @@ impl Active {
         let value: Value = serde_json::from_slice(bytes).ok()?;
         let text = |value: &Value, name: &str| Some(value.get(name)?.as_str()?.to_owned());
         let kept = |value: &Value| match text(value, "value") {
-            Some(value) => Some(Kept::Value(value)),
-            None => Some(Kept::Variable { written: text(value, "written")?, sum: text(value, "sum")? }),
+            Some(value) => Some(StoredConfiguration::Value(value)),
+            None => Some(StoredConfiguration::Variable { written: text(value, "written")?, sum: text(value, "sum")? }),
         };
         let settings = value.get("settings")?.as_object()?.iter();
         let settings = settings.map(|(name, value)| Some((name.clone(), kept(value)?))).collect::<Option<_>>()?;
@@ -106,13 +106,13 @@ impl Active {
     }
 }
 
-impl Kept {
-    fn of(text: &Written, salt: &str) -> Kept {
+impl StoredConfiguration {
+    fn of(text: &Written, salt: &str) -> StoredConfiguration {
         if !text.is_substituted() {
-            return Kept::Value(text.value().to_string());
+            return StoredConfiguration::Value(text.value().to_string());
         }
         let sum = Sha256::new().chain_update(salt).chain_update([0]).chain_update(text.value().as_bytes()).finalize();
-        Kept::Variable { written: text.written().to_string(), sum: hex(&sum) }
+        StoredConfiguration::Variable { written: text.written().to_string(), sum: hex(&sum) }
     }
 }
 
@@ -141,15 +141,15 @@ mod tests {
     #[test]
     fn a_plugin_is_told_of_what_is_new() {
         let first = given(&[("password", "hunter22", "${PASSWORD}"), ("path", "a", "a")]);
-        assert_eq!(Active::change(None, "file", &first), Change::Created);
+        assert_eq!(Active::change(None, "file", &first), ConnectorChange::Created);
         let stored = Active::of("file", &first, "salt").encode();
         assert!(!String::from_utf8_lossy(&stored).contains("hunter22"));
         let last = Active::decode(&stored);
-        assert_eq!(Active::change(last.as_ref(), "file", &first), Change::None);
-        assert_eq!(Active::change(last.as_ref(), "other", &first), Change::Created);
+        assert_eq!(Active::change(last.as_ref(), "file", &first), ConnectorChange::None);
+        assert_eq!(Active::change(last.as_ref(), "other", &first), ConnectorChange::Created);
         let other = given(&[("password", "hunter23", "${PASSWORD}"), ("path", "a", "a")]);
         let before = |pairs: &[(&str, &str)]| {
-            Change::Updated(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+            ConnectorChange::Updated(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
         };
         assert_eq!(Active::change(last.as_ref(), "file", &other), before(&[("password", "hunter23"), ("path", "a")]));
         let moved = given(&[("path", "b", "b")]);

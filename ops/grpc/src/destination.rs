@@ -25,8 +25,8 @@ use crate::call::CallError;
 use crate::codes;
 use crate::protocol::{Ack, Pieces, Role};
 use crate::refusals::{Refusals, alike};
-use crate::session::{Plugin, Run, Session};
-use crate::specification::{Silenced, given};
+use crate::session::{Plugin, Session, SessionStream};
+use crate::specification::{DisabledDefaults, given};
 use crate::wire;
 
 /// Maximum number of records per write.
@@ -35,13 +35,13 @@ const ROWS: usize = 1024;
 const MESSAGE: usize = 3 << 20;
 
 /// The destination kind of a plugin, for the registry.
-pub(crate) struct Kind {
+pub(crate) struct ConnectorDestination {
     pub(crate) plugin: Arc<Plugin>,
     pub(crate) specification: Specification,
-    pub(crate) silenced: Silenced,
+    pub(crate) silenced: DisabledDefaults,
 }
 
-impl DestinationKind for Kind {
+impl DestinationKind for ConnectorDestination {
     fn specification(&self) -> &Specification {
         &self.specification
     }
@@ -87,7 +87,7 @@ impl Destination for GrpcDestination {
 
 struct Rows {
     session: Session,
-    run: Run,
+    run: SessionStream,
     limit: usize,
     patience: Duration,
     refusals: Arc<Refusals>,
@@ -132,7 +132,7 @@ impl Rows {
         verdicts: &mut [Option<Result<Delivered, Fault>>],
     ) -> Result<(), Fault> {
         let Rows { session, run, patience, .. } = self;
-        let Run { outbox, inbox, .. } = run;
+        let SessionStream { outbox, inbox, .. } = run;
         let lost = || CallError::Lost("it closed its stream".to_owned());
         let send = async {
             for message in messages {
@@ -272,7 +272,7 @@ impl Writer for Rows {
 
     async fn close(&mut self) -> Result<(), Fault> {
         let Rows { session, run, last, .. } = self;
-        let message = wire::At { position: last.clone() }.encode_to_vec();
+        let message = wire::PositionMessage { position: last.clone() }.encode_to_vec();
         // Everything is acknowledged, so later errors lose nothing.
         if let Err(error) = session.stop(message).await {
             session.warn("does not stop properly", &error);

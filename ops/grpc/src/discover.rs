@@ -18,12 +18,12 @@ use sha2::{Digest as _, Sha256};
 use crate::Settings;
 use crate::active::hex;
 use crate::call::{CallError, Client};
-use crate::farewell::Left;
+use crate::farewell::DeletedConnectors;
 use crate::handshake::Handshake;
-use crate::process::{Identity, Process};
+use crate::process::{Process, ProcessIdentity};
 use crate::protocol::Protocol;
 use crate::session::{Plugin, random, shut_down};
-use crate::specification::{Part, roles};
+use crate::specification::{PluginRole, roles};
 use crate::wire;
 use crate::{destination, source};
 
@@ -34,7 +34,7 @@ const AT_ONCE: usize = 4;
 
 /// Result of the discovery.
 #[derive(Default)]
-pub struct Found {
+pub struct Discovered {
     /// Usable connectors; versions of the same name are in ascending order.
     pub connectors: Vec<StandaloneConnector>,
     /// Unusable files, with the reason.
@@ -42,15 +42,15 @@ pub struct Found {
 }
 
 /// A file with its specification.
-struct Named {
+struct SpecifiedFile {
     file: PathBuf,
     specification: wire::Specification,
 }
 
 /// Searches the directory of connectors. Starts each file that is not cached and waits for it. Blocks for as long as
 /// the slowest file takes, at most ten seconds each.
-pub fn load(settings: &Arc<Settings>) -> Found {
-    let mut found = Found::default();
+pub fn load(settings: &Arc<Settings>) -> Discovered {
+    let mut found = Discovered::default();
     let files = match candidates(&settings.directory) {
         Ok(files) => files,
         Err(error) if error.kind() == ErrorKind::NotFound => return found,
@@ -65,11 +65,11 @@ pub fn load(settings: &Arc<Settings>) -> Found {
             Ok(specification) if specification.name.trim().is_empty() => {
                 found.refused.push((file, "it has no name".to_owned()));
             }
-            Ok(specification) => named.push(Named { file, specification }),
+            Ok(specification) => named.push(SpecifiedFile { file, specification }),
             Err(reason) => found.refused.push((file, reason)),
         }
     }
-    let mut by_identity: BTreeMap<(String, String), Vec<Named>> = BTreeMap::new();
+    let mut by_identity: BTreeMap<(String, String), Vec<SpecifiedFile>> = BTreeMap::new();
     for named in named {
         let plain = named.specification.version.trim().trim_start_matches('v').to_owned();
         by_identity.entry((named.specification.name.trim().to_owned(), plain)).or_default().push(named);
@@ -103,19 +103,19 @@ pub fn load(settings: &Arc<Settings>) -> Found {
     found
 }
 
-fn connector(named: Named, settings: &Arc<Settings>) -> Option<StandaloneConnector> {
-    let Named { file, specification } = named;
+fn connector(named: SpecifiedFile, settings: &Arc<Settings>) -> Option<StandaloneConnector> {
+    let SpecifiedFile { file, specification } = named;
     let (source, destination) = roles(&specification);
     let name = Str::from(specification.name.trim());
     let plugin = Arc::new(Plugin { file, name, settings: settings.clone() });
     let connector = StandaloneConnector {
-        source: source.map(|Part { specification, silenced }| {
-            Arc::new(source::Kind { plugin: plugin.clone(), specification, silenced }) as _
+        source: source.map(|PluginRole { specification, silenced }| {
+            Arc::new(source::ConnectorSource { plugin: plugin.clone(), specification, silenced }) as _
         }),
-        destination: destination.map(|Part { specification, silenced }| {
-            Arc::new(destination::Kind { plugin: plugin.clone(), specification, silenced }) as _
+        destination: destination.map(|PluginRole { specification, silenced }| {
+            Arc::new(destination::ConnectorDestination { plugin: plugin.clone(), specification, silenced }) as _
         }),
-        farewell: Some(Arc::new(Left(plugin))),
+        farewell: Some(Arc::new(DeletedConnectors(plugin))),
     };
     connector.specification().is_some().then_some(connector)
 }
@@ -191,7 +191,7 @@ async fn known_or_asked(file: &Path, settings: &Settings) -> Result<wire::Specif
     }
     let specification = ask(file, settings).await?;
     if let Some(known) = known {
-        // Without the cache, the file is asked again.
+        // Without the cache, the file is started again.
         let _ = keep(&known, &specification);
     }
     Ok(specification)
@@ -235,7 +235,7 @@ fn keep(path: &Path, specification: &wire::Specification) -> std::io::Result<()>
 async fn ask(file: &Path, settings: &Settings) -> Result<wire::Specification, String> {
     let patience = settings.patience.min(PATIENCE);
     let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let identity = Identity {
+    let identity = ProcessIdentity {
         connector: "load-specifications".into(),
         plugin: Str::from(name.into_owned()),
         // The plugin makes no requests at this point.

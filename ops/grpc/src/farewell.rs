@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anabranch_plugin::host::Host;
-use anabranch_plugin::registry::{Farewell, Role};
+use anabranch_plugin::registry::{DeletionNotice, Role};
 use anabranch_plugin::written::Written;
 use anabranch_record::fault::Fault;
 use async_trait::async_trait;
@@ -13,10 +13,10 @@ use crate::protocol;
 use crate::session::{Plugin, Session};
 
 /// Cleanup of deleted connectors of a plugin.
-pub(crate) struct Left(pub(crate) Arc<Plugin>);
+pub(crate) struct DeletedConnectors(pub(crate) Arc<Plugin>);
 
 #[async_trait]
-impl Farewell for Left {
+impl DeletionNotice for DeletedConnectors {
     fn has_stored(&self, active: &[u8]) -> bool {
         Active::decode(active).is_some_and(|active| *active.plugin() == *self.0.name)
     }

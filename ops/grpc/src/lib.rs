@@ -7,6 +7,27 @@
 //!
 //! A process is started by a supervisor, which is another process of this program ([`supervise`]). When this process
 //! ends, for whatever reason, the supervisor ends the plugin and all its children.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use anabranch_ops_grpc::{Settings, load};
+//! use anabranch_plugin::host::LogLevel;
+//!
+//! let directory = tempfile::tempdir().unwrap();
+//! let settings = Settings {
+//!     directory: directory.path().to_owned(),
+//!     cache: None,
+//!     supervisor: Vec::new(),
+//!     record_limit: 4 << 20,
+//!     patience: Duration::from_secs(10),
+//!     equal_refusals: 0,
+//!     log_level: LogLevel::Info,
+//! };
+//! let discovered = load(&Arc::new(settings));
+//! assert!(discovered.refused.is_empty(), "the directory contains no file");
+//! ```
 
 mod active;
 mod call;
@@ -32,7 +53,7 @@ use std::time::Duration;
 
 use anabranch_plugin::host::LogLevel;
 
-pub use discover::{Found, load};
+pub use discover::{Discovered, load};
 
 /// Settings for finding and running standalone connectors.
 #[derive(Clone, Debug)]
@@ -67,13 +88,13 @@ pub mod untrusted {
 
     /// Parses a line of a plugin's standard error.
     pub fn log_line(line: &str) {
-        let mut voice = crate::log::Voice::default();
+        let mut voice = crate::log::LineParser::default();
         let _ = voice.hear(line);
     }
 
     /// Splits a plugin's output into lines.
     pub fn printed(bytes: &[u8]) {
-        let mut lines = crate::log::Lines::default();
+        let mut lines = crate::log::LineSplitter::default();
         for piece in bytes.chunks(7) {
             lines.push(piece, |_| ());
         }

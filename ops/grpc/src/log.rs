@@ -10,20 +10,20 @@ const LONGEST: usize = 64 << 10;
 
 /// A parsed line of a plugin.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct ParsedLine {
     pub(crate) level: LogLevel,
     pub(crate) text: String,
 }
 
 /// Parser of a stream of lines. After the start of a panic, all lines have the same level.
 #[derive(Debug, Default)]
-pub(crate) struct Voice {
+pub(crate) struct LineParser {
     panicking: bool,
 }
 
-impl Voice {
+impl LineParser {
     /// Parses a line; returns `None` if it is blank.
-    pub(crate) fn hear(&mut self, line: &str) -> Option<Heard> {
+    pub(crate) fn hear(&mut self, line: &str) -> Option<ParsedLine> {
         let line = line.trim_end();
         if line.trim_start().is_empty() {
             return None;
@@ -40,11 +40,11 @@ impl Voice {
             true => LogLevel::Error,
             false => prefixed(line).unwrap_or(LogLevel::Debug),
         };
-        Some(Heard { level, text: line.to_owned() })
+        Some(ParsedLine { level, text: line.to_owned() })
     }
 }
 
-fn structured(mut fields: serde_json::Map<String, Value>) -> Heard {
+fn structured(mut fields: serde_json::Map<String, Value>) -> ParsedLine {
     let plain = |value: Value| match value {
         Value::String(text) => text,
         other => other.to_string(),
@@ -60,7 +60,7 @@ fn structured(mut fields: serde_json::Map<String, Value>) -> Heard {
         text.push('=');
         text.push_str(&plain(value));
     }
-    Heard { level, text }
+    ParsedLine { level, text }
 }
 
 fn level(word: &str) -> Option<LogLevel> {
@@ -81,8 +81,8 @@ fn prefixed(line: &str) -> Option<LogLevel> {
 }
 
 /// Writes a line of a plugin to the service log.
-pub(crate) fn write(heard: &Heard, connector: &str, plugin: &str) {
-    let Heard { level, text } = heard;
+pub(crate) fn write(heard: &ParsedLine, connector: &str, plugin: &str) {
+    let ParsedLine { level, text } = heard;
     match level {
         LogLevel::Trace => tracing::trace!(connector, plugin, "{text}"),
         LogLevel::Debug => tracing::debug!(connector, plugin, "{text}"),
@@ -94,11 +94,11 @@ pub(crate) fn write(heard: &Heard, connector: &str, plugin: &str) {
 
 /// Splits a byte stream into lines.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct LineSplitter {
     rest: Vec<u8>,
 }
 
-impl Lines {
+impl LineSplitter {
     /// Adds bytes and passes the completed lines to `each`.
     pub(crate) fn push(&mut self, mut piece: &[u8], mut each: impl FnMut(&str)) {
         while !piece.is_empty() {
@@ -130,7 +130,7 @@ impl Lines {
 
 /// Reads a stream to its end, line by line.
 pub(crate) fn drain(mut from: impl Read, mut each: impl FnMut(&str)) {
-    let mut lines = Lines::default();
+    let mut lines = LineSplitter::default();
     let mut piece = vec![0; 8 << 10];
     loop {
         match from.read(&mut piece) {
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     fn hear(line: &str) -> (LogLevel, String) {
-        let heard = Voice::default().hear(line).unwrap();
+        let heard = LineParser::default().hear(line).unwrap();
         (heard.level, heard.text)
     }
 
@@ -159,12 +159,12 @@ mod tests {
         assert_eq!(hear("{\"@level\":\"shout\"}").0, LogLevel::Debug);
         assert_eq!(hear("[WARN] careful"), (LogLevel::Warn, "[WARN] careful".to_owned()));
         assert_eq!(hear("{not json").0, LogLevel::Debug);
-        assert_eq!(Voice::default().hear("  \r\n"), None);
+        assert_eq!(LineParser::default().hear("  \r\n"), None);
     }
 
     #[test]
     fn a_panic_is_an_error_to_its_end() {
-        let mut voice = Voice::default();
+        let mut voice = LineParser::default();
         let levels: Vec<LogLevel> = ["fine", "panic: boom", "goroutine 1 [running]:", "{\"@level\":\"info\"}"]
             .into_iter()
             .map(|line| voice.hear(line).unwrap().level)
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn pieces_are_joined_to_lines_and_long_lines_cut() {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         let mut heard = Vec::new();
         for piece in ["on", "e\ntwo\n\nthr", "ee"] {
             lines.push(piece.as_bytes(), |line| heard.push(line.to_owned()));

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::Settings;
 use crate::handshake::{self, Handshake};
-use crate::log::{self, Voice};
+use crate::log::{self, LineParser};
 use crate::supervise::SUPERVISE;
 
 /// Maximum time until a process prints its handshake.
@@ -32,7 +32,7 @@ const LONGEST_DIRECTORY: usize = 80;
 
 /// Identity of a process.
 #[derive(Clone, Debug)]
-pub(crate) struct Identity {
+pub(crate) struct ProcessIdentity {
     /// Id of the connector, with its pipeline.
     pub(crate) connector: Str,
     /// The plugin in messages: its name or its file.
@@ -76,15 +76,15 @@ pub(crate) struct Process {
     /// Standard input of the supervisor, which ends when this is closed.
     control: Mutex<Option<ChildStdin>>,
     ended: watch::Receiver<Option<ExitStatus>>,
-    said: Arc<Said>,
+    said: Arc<LastLines>,
     _directory: TempDir,
 }
 
 /// The last lines of a process.
 #[derive(Default)]
-struct Said(Mutex<VecDeque<String>>);
+struct LastLines(Mutex<VecDeque<String>>);
 
-impl Said {
+impl LastLines {
     fn add(&self, line: &str) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // The first lines of a panic are the most useful ones.
@@ -111,12 +111,12 @@ impl Process {
     pub(crate) async fn start(
         settings: &Settings,
         file: &Path,
-        identity: &Identity,
+        identity: &ProcessIdentity,
         patience: Duration,
     ) -> Result<(Process, Handshake), StartError> {
         let directory = socket_directory().map_err(StartError::Directory)?;
         let mut child = command(settings, file, identity, directory.path()).spawn().map_err(StartError::Spawn)?;
-        let said = Arc::new(Said::default());
+        let said = Arc::new(LastLines::default());
         let (first, line) = oneshot::channel();
         let (ending, ended) = watch::channel(None);
         let heard = listen(&mut child, identity, &said, first).map_err(StartError::Spawn)?;
@@ -178,7 +178,7 @@ pub(crate) fn described(status: ExitStatus) -> String {
     }
 }
 
-fn command(settings: &Settings, file: &Path, identity: &Identity, directory: &Path) -> Command {
+fn command(settings: &Settings, file: &Path, identity: &ProcessIdentity, directory: &Path) -> Command {
     let fallback = Path::new("anabranch").as_os_str().to_owned();
     let (program, first) = settings.supervisor.split_first().unwrap_or((&fallback, &[]));
     let mut command = Command::new(program);
@@ -230,8 +230,8 @@ fn socket_directory() -> std::io::Result<TempDir> {
 /// channel is disconnected when all output is read.
 fn listen(
     child: &mut Child,
-    identity: &Identity,
-    said: &Arc<Said>,
+    identity: &ProcessIdentity,
+    said: &Arc<LastLines>,
     first: oneshot::Sender<String>,
 ) -> std::io::Result<mpsc::Receiver<()>> {
     let (hearing, heard) = mpsc::channel::<()>();
@@ -250,7 +250,7 @@ fn listen(
                     Some(first) => drop(first.send(line.to_owned())),
                     None => {
                         said.add(line);
-                        let heard = log::Heard { level: LogLevel::Debug, text: line.to_owned() };
+                        let heard = log::ParsedLine { level: LogLevel::Debug, text: line.to_owned() };
                         log::write(&heard, &identity.connector, &identity.plugin);
                     }
                 });
@@ -263,7 +263,7 @@ fn listen(
             "connector-err",
             Box::new(move || {
                 let _hearing = hearing;
-                let mut voice = Voice::default();
+                let mut voice = LineParser::default();
                 log::drain(stderr, |line| {
                     if let Some(heard) = voice.hear(line) {
                         said.add(&heard.text);

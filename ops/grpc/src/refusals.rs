@@ -18,11 +18,11 @@ pub(crate) struct Refusals {
     /// Number of consecutive rejections with the same error from which the destination is at fault; 0 = each is the
     /// fault of its record.
     most: usize,
-    row: Mutex<Row>,
+    row: Mutex<RefusalCount>,
 }
 
 #[derive(Debug, Default)]
-struct Row {
+struct RefusalCount {
     error: String,
     length: usize,
 }
@@ -40,9 +40,9 @@ impl Refusals {
         let mut row = self.row.lock().unwrap_or_else(PoisonError::into_inner);
         for refused in records {
             match refused {
-                None => *row = Row::default(),
+                None => *row = RefusalCount::default(),
                 Some(error) if error == row.error => row.length += 1,
-                Some(error) => *row = Row { error: error.to_owned(), length: 1 },
+                Some(error) => *row = RefusalCount { error: error.to_owned(), length: 1 },
             }
             if self.most > 0 && row.length >= self.most {
                 let what = format!(

@@ -20,12 +20,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::Settings;
-use crate::active::{Active, Change, Given, hex};
+use crate::active::{Active, ConnectorChange, GivenSettings, hex};
 use crate::call::{CallError, Client};
 use crate::codes;
 use crate::handshake::Handshake;
-use crate::log::{self, Lines, Voice};
-use crate::process::{Identity, Process, StartError, described};
+use crate::log::{self, LineParser, LineSplitter};
+use crate::process::{Process, ProcessIdentity, StartError, described};
 use crate::protocol::{Call, Protocol, Role};
 use crate::utilities::Utilities;
 use crate::wire;
@@ -91,7 +91,7 @@ impl Drop for Session {
 }
 
 /// This side of a stream of records and acknowledgements.
-pub(crate) struct Run {
+pub(crate) struct SessionStream {
     /// Messages to the plugin. Dropping it closes this half of the stream.
     pub(crate) outbox: mpsc::Sender<Bytes>,
     /// Messages of the plugin, until the end of the stream or its error.
@@ -114,7 +114,7 @@ impl Session {
         let served = Utilities::serve(&token, schemas, &mut tasks).await;
         let utilities =
             served.map_err(|error| cannot(&format!("cannot be started, because its schema service fails: {error}")))?;
-        let identity = Identity { connector, plugin: plugin.name.clone(), token, utilities };
+        let identity = ProcessIdentity { connector, plugin: plugin.name.clone(), token, utilities };
         let patience = plugin.settings.patience;
         let started = Process::start(&plugin.settings, &plugin.file, &identity, patience).await;
         let (process, Handshake { protocol, address }) = started.map_err(|error| match &error {
@@ -149,7 +149,7 @@ impl Connected {
     }
 
     /// Configures the plugin, and notifies it if it is new or its settings changed.
-    pub(crate) async fn configure(&self, given: &Given, host: &Host) -> Result<(), Fault> {
+    pub(crate) async fn configure(&self, given: &GivenSettings, host: &Host) -> Result<(), Fault> {
         let config: HashMap<String, String> =
             given.iter().map(|(name, text)| (name.to_string(), text.value().to_string())).collect();
         let message = wire::Configuration { config: config.clone() }.encode_to_vec();
@@ -172,14 +172,16 @@ impl Connected {
         self.tell(given, config, host).await
     }
 
-    async fn tell(&self, given: &Given, config: HashMap<String, String>, host: &Host) -> Result<(), Fault> {
+    async fn tell(&self, given: &GivenSettings, config: HashMap<String, String>, host: &Host) -> Result<(), Fault> {
         let stored = |error| Fault::transient(codes::STORE_UNAVAILABLE, error);
         let last = host.active.active(&host.pipeline, &host.node).await.map_err(stored)?;
         let last = last.as_deref().and_then(Active::decode);
         let (call, message) = match Active::change(last.as_ref(), &self.plugin.name, given) {
-            Change::None => return Ok(()),
-            Change::Created => (Call::Created, wire::Configuration { config }.encode_to_vec()),
-            Change::Updated(before) => (Call::Updated, wire::Updated { before, after: config }.encode_to_vec()),
+            ConnectorChange::None => return Ok(()),
+            ConnectorChange::Created => (Call::Created, wire::Configuration { config }.encode_to_vec()),
+            ConnectorChange::Updated(before) => {
+                (Call::Updated, wire::Updated { before, after: config }.encode_to_vec())
+            }
         };
         match self.call(call, message, self.plugin.settings.patience).await {
             // Older plugins do not have these calls.
@@ -224,7 +226,7 @@ impl Connected {
     }
 
     /// Starts the stream of records and acknowledgements.
-    pub(crate) fn run(&self) -> Run {
+    pub(crate) fn run(&self) -> SessionStream {
         let (outbox, mut messages) = mpsc::channel::<Bytes>(OUTBOX);
         let (to_inbox, inbox) = mpsc::channel(INBOX);
         let (ending, ended) = watch::channel(());
@@ -248,7 +250,7 @@ impl Connected {
             }
             drop(ending);
         });
-        Run { outbox, inbox, ended }
+        SessionStream { outbox, inbox, ended }
     }
 
     /// Asks the plugin to stop.
@@ -257,7 +259,7 @@ impl Connected {
         self.call(Call::Stop, message, self.plugin.settings.patience.min(STOP)).await
     }
 
-    /// Returns `true` if the plugin was asked to stop.
+    /// Returns `true` if the plugin received a request to stop.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
@@ -328,8 +330,8 @@ pub(crate) async fn shut_down(client: &Client, process: &Process) {
 }
 
 /// Reads the plugin's output after the first line, which the plugin holds back until it is requested.
-async fn listen(client: Client, identity: Identity) {
-    let Identity { connector, plugin, .. } = identity;
+async fn listen(client: Client, identity: ProcessIdentity) {
+    let ProcessIdentity { connector, plugin, .. } = identity;
     let request = futures::stream::iter([Bytes::new()]);
     let mut stream = match client.stream("/plugin.GRPCStdio/StreamStdio", request).await {
         Ok(stream) => stream,
@@ -339,7 +341,7 @@ async fn listen(client: Client, identity: Identity) {
         }
     };
     const STDERR: i32 = 2;
-    let (mut out, mut err, mut voice) = (Lines::default(), Lines::default(), Voice::default());
+    let (mut out, mut err, mut voice) = (LineSplitter::default(), LineSplitter::default(), LineParser::default());
     while let Ok(Some(message)) = stream.message().await {
         let Ok(wire::Stdio { channel, data }) = wire::Stdio::decode(message) else { continue };
         if channel == STDERR {
@@ -350,7 +352,7 @@ async fn listen(client: Client, identity: Identity) {
             });
         } else {
             out.push(&data, |line| {
-                log::write(&log::Heard { level: LogLevel::Debug, text: line.to_owned() }, &connector, &plugin);
+                log::write(&log::ParsedLine { level: LogLevel::Debug, text: line.to_owned() }, &connector, &plugin);
             });
         }
     }

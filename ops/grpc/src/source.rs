@@ -24,21 +24,21 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::call::CallError;
 use crate::codes;
 use crate::protocol::Role;
-use crate::session::{Plugin, Run, Session};
-use crate::specification::{Silenced, given};
+use crate::session::{Plugin, Session, SessionStream};
+use crate::specification::{DisabledDefaults, given};
 use crate::wire;
 
 /// Time limit for records that were in flight when the plugin stopped.
 const LAST_RECORDS: Duration = Duration::from_secs(5);
 
 /// The source kind of a plugin, for the registry.
-pub(crate) struct Kind {
+pub(crate) struct ConnectorSource {
     pub(crate) plugin: Arc<Plugin>,
     pub(crate) specification: Specification,
-    pub(crate) silenced: Silenced,
+    pub(crate) silenced: DisabledDefaults,
 }
 
-impl SourceKind for Kind {
+impl SourceKind for ConnectorSource {
     fn specification(&self) -> &Specification {
         &self.specification
     }
@@ -71,8 +71,8 @@ impl Source for GrpcSource {
         let session = Arc::new(Session::start(self.plugin.clone(), Role::Source, host).await?);
         session.configure(&self.given, host).await?;
         let position = resume.get(&Partition::ONLY).map(|mark| mark.position.0.clone()).unwrap_or_default();
-        session.open(wire::At { position }.encode_to_vec()).await?;
-        let Run { outbox, inbox, ended } = session.run();
+        session.open(wire::PositionMessage { position }.encode_to_vec()).await?;
+        let SessionStream { outbox, inbox, ended } = session.run();
         let limit = self.plugin.settings.record_limit;
         let patience = self.plugin.settings.patience;
         let reader = Records { session: session.clone(), inbox, waiting: VecDeque::new(), last: Position::default() };
@@ -115,7 +115,7 @@ impl Records {
         self.waiting.drain(..rows).collect()
     }
 
-    /// After the plugin was asked to stop, reads until the record at `position` arrives. These records are discarded:
+    /// After the request to stop, reads until the record at `position` arrives. These records are discarded:
     /// the source sends unacknowledged records again.
     async fn drain(&mut self, position: &Bytes) {
         self.waiting.clear();
@@ -175,10 +175,11 @@ impl Reader for Records {
                 },
             }
         };
-        let at = stopped
-            .and_then(|message| wire::At::decode(message).map_err(|error| CallError::Refused(error.to_string())));
+        let at = stopped.and_then(|message| {
+            wire::PositionMessage::decode(message).map_err(|error| CallError::Refused(error.to_string()))
+        });
         match at {
-            Ok(wire::At { position }) => self.drain(&position).await,
+            Ok(wire::PositionMessage { position }) => self.drain(&position).await,
             Err(error) => self.session.warn("does not stop properly", &error),
         }
         Ok(())

@@ -36,25 +36,25 @@ fn is_ours(name: &str) -> bool {
 
 /// Settings that disable a plugin's default behaviour in favour of the executor's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Silenced(Vec<(&'static str, &'static str)>);
+pub(crate) struct DisabledDefaults(Vec<(&'static str, &'static str)>);
 
 /// A role of a plugin.
-pub(crate) struct Part {
+pub(crate) struct PluginRole {
     pub(crate) specification: Specification,
-    pub(crate) silenced: Silenced,
+    pub(crate) silenced: DisabledDefaults,
 }
 
 /// Returns the plugin as a source and as a destination. A plugin does not have a role without parameters.
-pub(crate) fn roles(given: &crate::wire::Specification) -> (Option<Part>, Option<Part>) {
+pub(crate) fn roles(given: &crate::wire::Specification) -> (Option<PluginRole>, Option<PluginRole>) {
     let part = |role, given_parameters: &HashMap<String, wire::Parameter>| {
         (!given_parameters.is_empty()).then(|| part(given, role, given_parameters))
     };
     (part(Role::Source, &given.source_params), part(Role::Destination, &given.destination_params))
 }
 
-fn part(given: &crate::wire::Specification, role: Role, by_name: &HashMap<String, wire::Parameter>) -> Part {
+fn part(given: &crate::wire::Specification, role: Role, by_name: &HashMap<String, wire::Parameter>) -> PluginRole {
     let mut ours = ours(role);
-    let mut silenced = Silenced::default();
+    let mut silenced = DisabledDefaults::default();
     for (name, zero) in [(BATCH_SIZE, "0"), (BATCH_DELAY, "0s")] {
         let Some(default) = by_name.get(name).map(|parameter| parameter.default.trim()) else { continue };
         if matches!(default, "" | "0" | "0s") {
@@ -84,7 +84,7 @@ fn part(given: &crate::wire::Specification, role: Role, by_name: &HashMap<String
         .map(own)
         .collect();
     specification.parameters.extend(ours);
-    Part { specification, silenced }
+    PluginRole { specification, silenced }
 }
 
 /// Converts a parameter of the plugin.
@@ -109,7 +109,7 @@ fn is_usable(parameter: &Parameter) -> bool {
 }
 
 /// Returns the settings for a plugin: those of the file unchanged, without defaults and without those of the executor.
-pub(crate) fn given(arguments: &Arguments, silenced: &Silenced) -> Vec<(Str, Written)> {
+pub(crate) fn given(arguments: &Arguments, silenced: &DisabledDefaults) -> Vec<(Str, Written)> {
     let mut given: Vec<(Str, Written)> =
         arguments.given().filter(|(name, _)| !is_ours(name)).map(|(name, text)| (name.clone(), text)).collect();
     given.extend(silenced.0.iter().map(|(name, zero)| ((*name).into(), Written::new(*zero, *zero, Span::default()))));
@@ -125,7 +125,7 @@ mod tests {
         wire::Parameter { kind, default: default.to_owned(), ..wire::Parameter::default() }
     }
 
-    fn destination(parameters: &[(&str, wire::Parameter)]) -> Part {
+    fn destination(parameters: &[(&str, wire::Parameter)]) -> PluginRole {
         let by_name = parameters.iter().map(|(name, parameter)| ((*name).to_owned(), parameter.clone())).collect();
         let given = crate::wire::Specification { destination_params: by_name, ..Default::default() };
         let (source, destination) = roles(&given);
@@ -133,7 +133,7 @@ mod tests {
         destination.unwrap()
     }
 
-    fn sent(part: &Part, pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    fn sent(part: &PluginRole, pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         let settings = Settings::from_pairs(pairs.iter().copied());
         let arguments = Arguments::parse(&part.specification, &settings).unwrap();
         let given = given(&arguments, &part.silenced).into_iter();
@@ -167,7 +167,7 @@ mod tests {
         let part = destination(&[("sdk.batch.size", parameter(2, "1000")), ("sdk.batch.delay", parameter(6, "1s"))]);
         assert_eq!(sent(&part, &[]), pairs(&[("sdk.batch.delay", "0s"), ("sdk.batch.size", "0")]));
         let arguments = Arguments::parse(&part.specification, &Settings::from_pairs([])).unwrap();
-        assert_eq!(arguments.read::<shared::Writing>().unwrap().size, 1000);
+        assert_eq!(arguments.read::<shared::DestinationBatching>().unwrap().size, 1000);
     }
 
     #[test]

@@ -53,15 +53,15 @@ impl Utilities {
         Ok(address)
     }
 
-    async fn answer(&self, what: What, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
+    async fn answer(&self, what: UtilityMethod, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {
         let shown = request.metadata().get("conduit-connector-token");
         if shown.is_none_or(|token| token.as_bytes() != self.token.as_bytes()) {
             return Err(Status::unknown("invalid token"));
         }
         let message = request.into_inner();
         let schema = match what {
-            What::Create => self.create(message).await?,
-            What::Get => self.get(message).await?,
+            UtilityMethod::Create => self.create(message).await?,
+            UtilityMethod::Get => self.get(message).await?,
         };
         let answer = FoundSchema { schema: Some(answered(&schema)) };
         Ok(Response::new(answer.encode_to_vec().into()))
@@ -116,7 +116,7 @@ fn answered(schema: &Schema) -> wire::Schema {
 
 /// A method of the service.
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum UtilityMethod {
     Create,
     Get,
 }
@@ -134,8 +134,8 @@ impl tower_service::Service<http::Request<Body>> for Utilities {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         let what = match request.uri().path() {
-            "/connutils.v1.SchemaService/CreateSchema" => What::Create,
-            "/connutils.v1.SchemaService/GetSchema" => What::Get,
+            "/connutils.v1.SchemaService/CreateSchema" => UtilityMethod::Create,
+            "/connutils.v1.SchemaService/GetSchema" => UtilityMethod::Get,
             _ => return Box::pin(async { Ok(Status::unimplemented("method not implemented").into_http()) }),
         };
         let method = Method { what, utilities: self.clone() };
@@ -144,7 +144,7 @@ impl tower_service::Service<http::Request<Body>> for Utilities {
 }
 
 struct Method {
-    what: What,
+    what: UtilityMethod,
     utilities: Utilities,
 }
 

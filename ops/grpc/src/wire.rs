@@ -88,7 +88,7 @@ pub struct Updated {
 
 /// A position: every message with a position as its only field.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct At {
+pub struct PositionMessage {
     #[prost(bytes = "bytes", tag = "1")]
     pub position: Bytes,
 }

@@ -25,7 +25,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::codes;
 
 pub use accept::{Accept, InvalidAccept};
-pub use error::{HttpError, Problem};
+pub use error::{HttpError, RequestProblem};
 use pace::Pace;
 use pause::Pause;
 pub use reqwest::{Method, Request, StatusCode, Url, header};
@@ -57,11 +57,11 @@ pub struct Policy {
 }
 
 /// A function that finds an error in a body.
-pub type FindError = fn(&[u8]) -> Option<Disguised>;
+pub type FindError = fn(&[u8]) -> Option<HiddenError>;
 
 /// An error in an answer with a success status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Disguised {
+pub struct HiddenError {
     /// Message of the server.
     pub said: String,
     /// True if a retry may succeed.
@@ -90,7 +90,7 @@ pub struct Client {
 }
 
 /// Permission to have a request in flight.
-pub struct Turn<'a> {
+pub struct RequestPermit<'a> {
     _permit: Option<SemaphorePermit<'a>>,
 }
 
@@ -125,7 +125,7 @@ impl Client {
     /// Creates a request without headers and body. Credentials in the URL become its `Authorization` header.
     ///
     /// # Errors
-    /// [`Problem::Invalid`] if the URL cannot be used for requests.
+    /// [`RequestProblem::Invalid`] if the URL cannot be used for requests.
     pub fn request(&self, method: Method, url: Url) -> Result<Request, HttpError> {
         if url.username().is_empty() && url.password().is_none() {
             return Ok(Request::new(method, url));
@@ -136,9 +136,9 @@ impl Client {
 
     /// Waits until another request may be in flight, in order of arrival. Build the request after that, so that no more
     /// bodies are in memory than requests in flight.
-    pub async fn turn(&self) -> Turn<'_> {
+    pub async fn turn(&self) -> RequestPermit<'_> {
         // The semaphore is never closed.
-        Turn { _permit: self.turns.acquire().await.ok() }
+        RequestPermit { _permit: self.turns.acquire().await.ok() }
     }
 
     /// Sends a request and retries it as the policy allows. Dropping the future aborts the request.
@@ -148,7 +148,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns the error of the last attempt.
-    pub async fn send(&self, turn: Turn<'_>, mut request: Request) -> Result<Answer, HttpError> {
+    pub async fn send(&self, turn: RequestPermit<'_>, mut request: Request) -> Result<Answer, HttpError> {
         *request.timeout_mut() = self.policy.timeout;
         let mut made = 0;
         let error = loop {
@@ -196,8 +196,8 @@ impl Client {
         if self.policy.accept.contains(status) {
             let answer = body(&mut response, self.policy.body_limit).await.and_then(|body| {
                 match self.policy.disguised.and_then(|find| find(&body)) {
-                    Some(Disguised { said, transient }) => {
-                        Err(Problem::Disguised { status, said: error::in_a_line(&said), transient })
+                    Some(HiddenError { said, transient }) => {
+                        Err(RequestProblem::Disguised { status, said: error::in_a_line(&said), transient })
                     }
                     None => Ok(Answer { status, body }),
                 }
@@ -206,16 +206,19 @@ impl Client {
         }
         let shown = error::shown(&method, Some(response.url()));
         if let Some(to) = error::pointed_at(&response) {
-            return Err(HttpError::new(shown, Problem::Redirect { status, to, advice: self.advice.clone() }));
+            return Err(HttpError::new(shown, RequestProblem::Redirect { status, to, advice: self.advice.clone() }));
         }
         let retry_after = retry::retry_after(response.headers());
-        Err(HttpError::new(shown, Problem::Status { status, said: error::said(&mut response).await, retry_after }))
+        Err(HttpError::new(
+            shown,
+            RequestProblem::Status { status, said: error::said(&mut response).await, retry_after },
+        ))
     }
 }
 
 /// Reads the whole body.
-async fn body(response: &mut Response, limit: u64) -> Result<Bytes, Problem> {
-    let too_large = || Problem::TooLarge { limit };
+async fn body(response: &mut Response, limit: u64) -> Result<Bytes, RequestProblem> {
+    let too_large = || RequestProblem::TooLarge { limit };
     let announced = response.content_length();
     if announced.is_some_and(|n| n > limit) {
         return Err(too_large());

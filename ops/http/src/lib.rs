@@ -1,4 +1,10 @@
 //! The processor `webhook.http`, and the HTTP client that it shares with the AI processors.
+//!
+//! ```
+//! let mut registry = anabranch_plugin::registry::Registry::new();
+//! anabranch_ops_http::register(&mut registry);
+//! assert!(registry.operator("webhook.http").is_ok());
+//! ```
 
 pub mod client;
 pub mod codes;

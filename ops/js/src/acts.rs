@@ -20,7 +20,7 @@ use boa_engine::interner::{Interner, Sym};
 use crate::ending;
 use crate::position::Position;
 use crate::process::{Bindings, Process};
-use crate::spot::{Names, Place, Spot, spot, step, unparenthesized};
+use crate::spot::{ExpressionMeaning, NameScope, RecordObject, spot, step, unparenthesized};
 
 mod fields;
 mod reads;
@@ -34,10 +34,10 @@ use reads::Reads;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Act {
     /// The accessed object.
-    pub(crate) place: Place,
+    pub(crate) place: RecordObject,
     /// Name of the field; empty for the object itself.
     pub(crate) name: String,
-    pub(crate) doing: Doing,
+    pub(crate) doing: RecordAct,
     /// True if every call reaches the access.
     pub(crate) certain: bool,
     /// Place in the source text.
@@ -46,7 +46,7 @@ pub(crate) struct Act {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Doing {
+pub(crate) enum RecordAct {
     /// Reads the value.
     Read,
     /// Reads a field of the value, which fails if there is no value.
@@ -114,16 +114,16 @@ impl Process<'_> {
         let mut reader = Reader {
             interner,
             bindings,
-            names: vec![(record, Place::Record)],
+            names: vec![(record, RecordObject::Record)],
             values: Vec::new(),
             testing_value: false,
             acts: Vec::new(),
             reads: Reads::default(),
             reached: Vec::new(),
-            written: [0; Place::COUNT],
+            written: [0; RecordObject::COUNT],
             certain: true,
-            replaced: [false; Place::COUNT],
-            examined: [false; Place::COUNT],
+            replaced: [false; RecordObject::COUNT],
+            examined: [false; RecordObject::COUNT],
         };
         if reader.visit_function_body(self.body).is_break() {
             return Read::default();
@@ -132,7 +132,7 @@ impl Process<'_> {
         // A branch may handle data that the script created, or data of the other kind.
         let doubtful = |act: &Act| match act.doing {
             // The script may assign a valid value before the call ends.
-            Doing::Unfit(_) => written[act.place as usize] > 1,
+            RecordAct::Unfit(_) => written[act.place as usize] > 1,
             _ => !act.certain && (replaced[act.place as usize] || examined[act.place as usize]),
         };
         Read { acts: acts.into_iter().filter(|act| !doubtful(act)).collect(), fields: reads.finish(), reached }
@@ -140,17 +140,17 @@ impl Process<'_> {
 }
 
 /// The source text is ambiguous.
-struct Doubt;
+struct AmbiguousSource;
 
-type Flow = ControlFlow<Doubt>;
+type Flow = ControlFlow<AmbiguousSource>;
 
 struct Reader<'i> {
     interner: &'i Interner,
     bindings: Bindings,
     /// Variables that hold an object of the record, the parameter first.
-    names: Vec<(Sym, Place)>,
+    names: Vec<(Sym, RecordObject)>,
     /// Variables that hold the value of a field of the input record.
-    values: Vec<(Sym, Place, String)>,
+    values: Vec<(Sym, RecordObject, String)>,
     /// True if the next field of a value is only tested for existence.
     testing_value: bool,
     acts: Vec<Act>,
@@ -158,19 +158,19 @@ struct Reader<'i> {
     reached: Vec<Position>,
     certain: bool,
     /// Number of assignments to each object.
-    written: [usize; Place::COUNT],
+    written: [usize; RecordObject::COUNT],
     /// Objects that the script has replaced.
-    replaced: [bool; Place::COUNT],
+    replaced: [bool; RecordObject::COUNT],
     /// Objects used as a whole, so that the script may find out their kind.
-    examined: [bool; Place::COUNT],
+    examined: [bool; RecordObject::COUNT],
 }
 
-impl Names for Reader<'_> {
+impl NameScope for Reader<'_> {
     fn interner(&self) -> &Interner {
         self.interner
     }
 
-    fn place(&self, name: Sym) -> Option<Place> {
+    fn place(&self, name: Sym) -> Option<RecordObject> {
         self.names.iter().find(|(known, _)| *known == name).map(|(_, place)| *place)
     }
 }
@@ -180,14 +180,14 @@ impl<'i> Reader<'i> {
         self.interner.resolve(name)?.utf8()
     }
 
-    fn spot(&self, expression: &Expression) -> Spot {
+    fn spot(&self, expression: &Expression) -> ExpressionMeaning {
         spot(expression, self)
     }
 
-    fn act(&mut self, place: Place, name: &str, doing: Doing, span: Span) {
+    fn act(&mut self, place: RecordObject, name: &str, doing: RecordAct, span: Span) {
         match doing {
-            Doing::Write | Doing::Assign(_) => self.reads.make(place, name),
-            Doing::Read | Doing::Below if !name.is_empty() => self.read_field(place, name, Some(&doing), span),
+            RecordAct::Write | RecordAct::Assign(_) => self.reads.make(place, name),
+            RecordAct::Read | RecordAct::Below if !name.is_empty() => self.read_field(place, name, Some(&doing), span),
             _ => {}
         }
         if !self.replaced[place as usize] {
@@ -197,32 +197,32 @@ impl<'i> Reader<'i> {
     }
 
     /// Notes that the object is passed on to code that may do anything with it.
-    fn examine(&mut self, place: Place) {
+    fn examine(&mut self, place: RecordObject) {
         self.examined[place as usize] = true;
         self.reads.give(place);
-        if matches!(place, Place::Record | Place::Payload) {
+        if matches!(place, RecordObject::Record | RecordObject::Payload) {
             // That code may replace the parts of the object.
             self.replace(place);
         }
     }
 
     /// Notes that another object may have taken its place.
-    fn replace(&mut self, place: Place) {
+    fn replace(&mut self, place: RecordObject) {
         self.written[place as usize] += 1;
-        let parts: &[Place] = match place {
-            Place::Record => &Place::ALL,
-            Place::Payload => &[Place::Payload, Place::Before, Place::After],
+        let parts: &[RecordObject] = match place {
+            RecordObject::Record => &RecordObject::ALL,
+            RecordObject::Payload => &[RecordObject::Payload, RecordObject::Before, RecordObject::After],
             _ => std::slice::from_ref(&place),
         };
         parts.iter().for_each(|part| self.replaced[*part as usize] = true);
     }
 
     /// Analyzes a path into the record; returns `false` if the expression is not one.
-    fn touch(&mut self, expression: &Expression, doing: Doing) -> Result<bool, Doubt> {
+    fn touch(&mut self, expression: &Expression, doing: RecordAct) -> Result<bool, AmbiguousSource> {
         match unparenthesized(expression) {
             Expression::Identifier(name) => match self.place(name.sym()) {
                 Some(place) => {
-                    if doing != Doing::Below {
+                    if doing != RecordAct::Below {
                         self.examine(place);
                     }
                     Ok(true)
@@ -234,15 +234,15 @@ impl<'i> Reader<'i> {
         }
     }
 
-    fn touch_access(&mut self, access: &PropertyAccess, doing: Doing) -> Result<bool, Doubt> {
+    fn touch_access(&mut self, access: &PropertyAccess, doing: RecordAct) -> Result<bool, AmbiguousSource> {
         let PropertyAccess::Simple(simple) = access else { return Ok(false) };
         let base = self.spot(simple.target());
-        let Spot::Field(place, name) = step(&base, simple.field(), self) else { return Ok(false) };
-        self.touch(simple.target(), Doing::Below)?;
+        let ExpressionMeaning::Field(place, name) = step(&base, simple.field(), self) else { return Ok(false) };
+        self.touch(simple.target(), RecordAct::Below)?;
         let Some(name) = name else {
             // A computed name may be any name.
             self.reads.give(place);
-            if !matches!(place, Place::Metadata) {
+            if !matches!(place, RecordObject::Metadata) {
                 self.examine(place);
             }
             return match self.visit_property_access_field(simple.field()) {
@@ -251,8 +251,8 @@ impl<'i> Reader<'i> {
             };
         };
         match (place.child(&name), &doing) {
-            (Some(_), Doing::Below) => {}
-            (Some(child), Doing::Write | Doing::Assign(_)) => self.replace(child),
+            (Some(_), RecordAct::Below) => {}
+            (Some(child), RecordAct::Write | RecordAct::Assign(_)) => self.replace(child),
             (Some(child), _) => self.examine(child),
             (None, _) => self.act(place, &name, doing, access.span()),
         }
@@ -262,14 +262,18 @@ impl<'i> Reader<'i> {
     /// Analyzes an expression that is only tested for existence or for its kind.
     fn tested(&mut self, expression: &Expression) -> Flow {
         match self.spot(expression) {
-            Spot::Object(_) => Continue(()),
-            Spot::Field(place, name) if name.as_deref().is_some_and(|name| place.child(name).is_some()) => Continue(()),
-            spot @ Spot::Field(place, _) => {
+            ExpressionMeaning::Object(_) => Continue(()),
+            ExpressionMeaning::Field(place, name)
+                if name.as_deref().is_some_and(|name| place.child(name).is_some()) =>
+            {
+                Continue(())
+            }
+            spot @ ExpressionMeaning::Field(place, _) => {
                 self.test_field(&spot, expression.span());
                 self.examined[place as usize] = true;
                 Continue(())
             }
-            Spot::Other => match unparenthesized(expression) {
+            ExpressionMeaning::Other => match unparenthesized(expression) {
                 Expression::Unary(unary) if unary.op() == UnaryOp::Not => self.tested(unary.target()),
                 other => self.testing_value(other, |reader| reader.visit_expression(other)),
             },
@@ -316,12 +320,12 @@ impl<'i> Reader<'i> {
     fn compared(&mut self, with: &Expression, text: &Expression) {
         let Some(literal) = self.literal(text) else { return };
         match self.spot(with) {
-            Spot::Field(Place::Record, Some(name)) if name == "Operation" => {
-                self.act(Place::Record, "Operation", Doing::Compare(literal), text.span());
+            ExpressionMeaning::Field(RecordObject::Record, Some(name)) if name == "Operation" => {
+                self.act(RecordObject::Record, "Operation", RecordAct::Compare(literal), text.span());
             }
             spot => {
                 if let Some(place) = spot.object().filter(|place| place.is_data()) {
-                    self.act(place, "", Doing::Compare(literal), with.span());
+                    self.act(place, "", RecordAct::Compare(literal), with.span());
                 }
             }
         }
@@ -339,8 +343,8 @@ impl<'i> Reader<'i> {
 
     /// Returns the object whose text is used: `rec.Payload.After`, `rec.Payload.After.toString()`,
     /// `String(rec.Payload.After)`.
-    fn as_text(&self, expression: &Expression) -> Option<Place> {
-        let side = |spot: Spot| spot.object().filter(|place| place.is_data());
+    fn as_text(&self, expression: &Expression) -> Option<RecordObject> {
+        let side = |spot: ExpressionMeaning| spot.object().filter(|place| place.is_data());
         match unparenthesized(expression) {
             Expression::Call(call) => match (unparenthesized(call.function()), call.args()) {
                 (Expression::Identifier(name), [only]) if self.text(name.sym()) == Some("String") => {
@@ -348,7 +352,9 @@ impl<'i> Reader<'i> {
                 }
                 (Expression::PropertyAccess(PropertyAccess::Simple(access)), []) => {
                     match step(&self.spot(access.target()), access.field(), self) {
-                        Spot::Field(place, Some(name)) if name == "toString" && place.is_data() => Some(place),
+                        ExpressionMeaning::Field(place, Some(name)) if name == "toString" && place.is_data() => {
+                            Some(place)
+                        }
                         _ => None,
                     }
                 }
@@ -371,7 +377,7 @@ impl<'i> Reader<'i> {
     }
 
     /// Analyzes a pattern whose variables hold fields of an object.
-    fn unpack(&mut self, pattern: &ObjectPattern, place: Place) -> Flow {
+    fn unpack(&mut self, pattern: &ObjectPattern, place: RecordObject) -> Flow {
         for element in pattern.bindings() {
             match element {
                 ObjectPatternElement::SingleName { name: PropertyName::Literal(name), ident, default_init } => {
@@ -384,7 +390,7 @@ impl<'i> Reader<'i> {
                         }
                         None => {
                             self.keep_value(ident.sym(), place, text);
-                            self.act(place, text, Doing::Read, name.span());
+                            self.act(place, text, RecordAct::Read, name.span());
                         }
                     }
                     if let Some(default) = default_init {
@@ -402,7 +408,7 @@ impl<'i> Reader<'i> {
 }
 
 /// Converts the result of an analysis to the control flow of a visitor.
-fn flow(touched: Result<bool, Doubt>) -> ControlFlow<Doubt, bool> {
+fn flow(touched: Result<bool, AmbiguousSource>) -> ControlFlow<AmbiguousSource, bool> {
     match touched {
         Ok(known) => Continue(known),
         Err(doubt) => Break(doubt),

@@ -15,7 +15,7 @@ use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 
-use self::process::{End, Worker};
+use self::process::{EndReason, Worker};
 use crate::codes;
 use crate::log::ServiceLog;
 use crate::wire::orders::Opening;
@@ -67,7 +67,7 @@ impl Client {
     /// transient fault, which ends the run.
     fn made(&mut self, records: &mut [&mut Record]) -> Vec<Result<Decision, Fault>> {
         let mut made = Vec::with_capacity(records.len());
-        let mut course = Course::default();
+        let mut course = CallState::default();
         while made.len() < records.len() {
             let first = made.len();
             if let Some(fault) = course.fails(first) {
@@ -94,12 +94,12 @@ impl Client {
                     course.lost_starts = 0;
                     self.worker = Some(worker);
                 }
-                Err(End::Unfit { row, fault }) => {
+                Err(EndReason::Unfit { row, fault }) => {
                     self.worker = Some(worker);
                     course.failed = Some((first + row, fault));
                 }
-                Err(End::Stuck { row, fault }) => course.failed = Some((first + row, fault)),
-                Err(End::Died(fault)) => {
+                Err(EndReason::Stuck { row, fault }) => course.failed = Some((first + row, fault)),
+                Err(EndReason::Died(fault)) => {
                     tracing::debug!(processor = %self.lines.0, "a worker ended: {}", fault.message());
                     course.died(made.len()..rows.end, fault);
                 }
@@ -124,7 +124,7 @@ impl Operator for Client {
 
 /// State of a call across workers.
 #[derive(Default)]
-struct Course {
+struct CallState {
     /// True if workers answer each row before the next.
     careful: bool,
     /// Row at which a careful worker died. The worker may have been killed from outside.
@@ -139,7 +139,7 @@ struct Course {
 /// them run the same script.
 const MOST_LOST_STARTS: usize = 2;
 
-impl Course {
+impl CallState {
     /// Returns the fault of `row` if it is the one that is known to fail.
     fn fails(&mut self, row: usize) -> Option<Fault> {
         self.failed.take_if(|(failed, _)| *failed == row).map(|(_, fault)| fault)

@@ -9,7 +9,7 @@ use anabranch_record::fault::Fault;
 use crate::codes;
 use crate::isolate::{Failure, Isolate};
 use crate::limits::Limits;
-use crate::log::Lines;
+use crate::log::LineReceiver;
 use crate::outcome::ScriptOutcome;
 use crate::program::Program;
 use crate::wire::Wants;
@@ -18,7 +18,7 @@ use crate::wire::Wants;
 pub(crate) struct Interpreter {
     program: Program,
     limits: Limits,
-    lines: Rc<dyn Lines>,
+    lines: Rc<dyn LineReceiver>,
     /// The isolate; `None` after the script was stopped.
     isolate: Option<Isolate>,
 }
@@ -28,7 +28,7 @@ impl Interpreter {
     ///
     /// # Errors
     /// Fails if the script fails or defines no function that takes records.
-    pub(crate) fn open(program: Program, limits: Limits, lines: Rc<dyn Lines>) -> Result<Self, Fault> {
+    pub(crate) fn open(program: Program, limits: Limits, lines: Rc<dyn LineReceiver>) -> Result<Self, Fault> {
         let isolate = Isolate::open(&program, limits, &lines).map_err(fault)?;
         Ok(Interpreter { program, limits, lines, isolate: Some(isolate) })
     }
@@ -42,7 +42,7 @@ impl Interpreter {
     }
 
     /// Calls the script with a record that holds only the parts in [`Interpreter::wants`]. Returns `None` if the script
-    /// needs the whole record; then `wants` asks for that from now on.
+    /// needs the whole record; after that, `wants` contains the whole record.
     ///
     /// # Errors
     /// Returns the fault of the record.

@@ -29,7 +29,7 @@ use boa_engine::{
 
 use crate::codes;
 use crate::limits::{Limits, UNSCHEDULED};
-use crate::log::Lines;
+use crate::log::LineReceiver;
 use crate::outcome::ScriptOutcome;
 use crate::position::{PATH, Position};
 use crate::program::Program;
@@ -37,7 +37,7 @@ use crate::wire::Wants;
 use conversion::leave::Leave;
 use conversion::path::{Path, Unfit, described};
 use conversion::time;
-use envelope::Whole;
+use envelope::ShownValue;
 
 /// Calls `process` with the current record. The engine limits the time of scripts, not of functions.
 const CALL: &str = "process(__anabranch_record())";
@@ -120,7 +120,7 @@ struct AtHand {
 
 impl Isolate {
     /// Evaluates the script, which must then have defined `process`.
-    pub(crate) fn open(program: &Program, limits: Limits, lines: &Rc<dyn Lines>) -> Result<Self, Failure> {
+    pub(crate) fn open(program: &Program, limits: Limits, lines: &Rc<dyn LineReceiver>) -> Result<Self, Failure> {
         let jobs = Rc::new(Jobs::default());
         let mut context = match Context::builder().job_executor(jobs.clone()).clock(Rc::new(Clocks::default())).build()
         {
@@ -288,7 +288,7 @@ impl Isolate {
     }
 }
 
-fn prepare(context: &mut Context, lines: &Rc<dyn Lines>) -> JsResult<()> {
+fn prepare(context: &mut Context, lines: &Rc<dyn LineReceiver>) -> JsResult<()> {
     let limits = context.runtime_limits_mut();
     limits.set_recursion_limit(RECURSION);
     limits.set_stack_size_limit(STACK);
@@ -307,7 +307,7 @@ fn at_hand(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsV
     let record = record.ok_or_else(|| JsNativeError::typ().with_message("there is no record to read"))?;
     let process = args.get_or_undefined(0).as_object();
     if let Some(object) = lasting::record(process.as_ref(), context) {
-        envelope::turn(&object, Whole::Record(record));
+        envelope::turn(&object, ShownValue::Record(record));
         return Ok(object.into());
     }
     if let Some(at_hand) = context.get_data::<AtHand>().filter(|at_hand| at_hand.is_part.get()) {
@@ -315,7 +315,7 @@ fn at_hand(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsV
         lasting::give_up(context);
         return Err(JsNativeError::typ().with_message("the record is incomplete").into());
     }
-    envelope::show(Whole::Record(record), context)
+    envelope::show(ShownValue::Record(record), context)
 }
 
 /// Returns the fault for a thrown error, with its place.

@@ -19,10 +19,10 @@ use crate::client::{Client, Launch};
 use crate::codes;
 use crate::interpreter::Interpreter;
 use crate::limits::Limits;
-use crate::log::{LEVELS, Lines as _, ServiceLog};
+use crate::log::{LEVELS, LineReceiver as _, ServiceLog};
 use crate::mistakes;
 use crate::position::SETTING;
-use crate::program::{Findings, Flaw, Program};
+use crate::program::{Findings, Program, ScriptFlaw};
 use crate::wire::orders::Opening;
 
 const SCRIPT: &str = SETTING;
@@ -72,8 +72,8 @@ struct Settings {
     /// such file, against the working directory. It is read with the pipeline file.
     #[parameter(name = PATH)]
     path: Argument<Option<PathBuf>>,
-    /// Maximum CPU time per record. Callbacks of built-in functions (such as `forEach`), code after an `await` and regular
-    /// expressions are stopped 1 s later, because only the end of the process stops them.
+    /// Maximum CPU time per record. Callbacks of built-in functions (such as `forEach`), code after an `await` and
+    /// regular expressions are stopped 1 s later, because only the end of the process stops them.
     #[parameter(default = "5s", greater_than = 0)]
     timeout: Duration,
 }
@@ -115,7 +115,7 @@ impl Settings {
     }
 
     /// Returns the finding for a flaw, at its place in the pipeline file or in the script's file.
-    fn finding(&self, program: &Program, flaw: Flaw) -> Diagnostics {
+    fn finding(&self, program: &Program, flaw: ScriptFlaw) -> Diagnostics {
         let message = match flaw.position {
             Some(position) => format!("{}:{position}: {}", program.name, flaw.message),
             None => flaw.message,

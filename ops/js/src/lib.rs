@@ -2,13 +2,18 @@
 //!
 //! `program` checks a script when the pipeline is compiled, after `nesting` has checked its depth. Scripts run in
 //! processes of their own: `client` is the service's side, `worker` the process, `wire` the messages between them. In
-//! the worker, `interpreter` holds an `isolate`, which runs the script: in it, `envelope` and `view` show records to the
-//! script, `conversion` converts values, and `globals` defines globals in addition to the language. `uses` finds the
-//! objects of a record that a script cannot keep, and the fields of them that it names. The isolate reuses those objects
-//! (`lasting`), all others are new for each record, and no other fields are sent to the worker. `acts` finds the
-//! script's accesses to
-//! the record, `ending` whether it returns a value, `slips` errors that do not depend on the records, and `mistakes`
-//! those that depend on the shape of the input records. `spot` resolves paths into the record.
+//! the worker, `interpreter` holds an `isolate`, which runs the script: in it, `envelope` and `view` show records to
+//! the script, `conversion` converts values, and `globals` defines globals in addition to the language. `uses` finds
+//! the objects of a record that a script cannot keep, and the fields of them that it names. The isolate reuses those
+//! objects (`lasting`), all others are new for each record, and no other fields are sent to the worker. `acts` finds
+//! the script's accesses to the record, `ending` whether it returns a value, `slips` errors that do not depend on the
+//! records, and `mistakes` those that depend on the shape of the input records. `spot` resolves paths into the record.
+//!
+//! ```
+//! assert_eq!(anabranch_ops_js::check("function process(record) { return record; }"), Ok(()));
+//! // A script that is not valid, with the line and the column.
+//! assert_eq!(anabranch_ops_js::check("function process(record) { return }}"), Err(Some((1, 36))));
+//! ```
 
 mod acts;
 mod client;

@@ -7,7 +7,7 @@ use tracing::Level;
 const TARGET: &str = "anabranch::processor";
 
 /// Receiver of a script's log lines.
-pub(crate) trait Lines {
+pub(crate) trait LineReceiver {
     /// Returns `true` if lines of this level are kept. Other lines are not formatted.
     fn enabled(&self, level: Level) -> bool;
 
@@ -18,7 +18,7 @@ pub(crate) trait Lines {
 /// Log of this process; the field is the name of the processor.
 pub(crate) struct ServiceLog(pub(crate) Str);
 
-impl Lines for ServiceLog {
+impl LineReceiver for ServiceLog {
     fn enabled(&self, level: Level) -> bool {
         match level {
             Level::ERROR => tracing::enabled!(target: TARGET, Level::ERROR),

@@ -11,13 +11,13 @@ use anabranch_record::Operation;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::reference::Side;
 
-use crate::acts::{Act, Doing, Inside};
+use crate::acts::{Act, Inside, RecordAct};
 use crate::codes;
 use crate::position::Position;
 use crate::program::{Findings, Program};
 use crate::properties::{OF_BYTES, OF_OBJECTS};
 use crate::properties::{PAYLOAD, RECORD};
-use crate::spot::Place;
+use crate::spot::RecordObject;
 
 /// Reports the errors of a script for records of the flow's shape.
 pub(crate) fn say(findings: &Findings, program: &Program, setting: &'static str, inline: bool, flow: &mut Flow) {
@@ -28,11 +28,11 @@ pub(crate) fn say(findings: &Findings, program: &Program, setting: &'static str,
     }
     for act in &findings.acts {
         match act.place {
-            Place::Record | Place::Payload => said.part(act),
-            Place::Key => said.data(act, Side::Key),
-            Place::Before => said.data(act, Side::Before),
-            Place::After => said.data(act, Side::After),
-            Place::Metadata => said.metadata(act),
+            RecordObject::Record | RecordObject::Payload => said.part(act),
+            RecordObject::Key => said.data(act, Side::Key),
+            RecordObject::Before => said.data(act, Side::Before),
+            RecordObject::After => said.data(act, Side::After),
+            RecordObject::Metadata => said.metadata(act),
         }
     }
 }
@@ -71,12 +71,12 @@ impl Said<'_> {
     /// Checks a field of the record or its payload.
     fn part(&mut self, act: &Act) {
         let (what, fields): (_, &[&str]) =
-            if act.place == Place::Record { ("a record", &RECORD) } else { ("a payload", &PAYLOAD) };
+            if act.place == RecordObject::Record { ("a record", &RECORD) } else { ("a payload", &PAYLOAD) };
         let name = act.name.as_str();
         if fields.contains(&name) {
             match (name, &act.doing) {
                 ("Operation", _) => self.operation(act),
-                ("Position", Doing::Assign(_) | Doing::Unfit(_)) => {
+                ("Position", RecordAct::Assign(_) | RecordAct::Unfit(_)) => {
                     let message =
                         "the script fails here: a record keeps its Position, which only the source can interpret";
                     let hint = "store the identifier of the record in rec.Key or in metadata".to_owned();
@@ -93,18 +93,20 @@ impl Said<'_> {
         let near = near.or_else(|| did_you_mean(name, fields.iter().copied()));
         let hint = match near {
             Some(near) => format!("write {near}"),
-            None if act.place == Place::Record => {
+            None if act.place == RecordObject::Record => {
                 "read a field of the data as rec.Payload.After.name, and metadata as rec.Metadata[\"name\"]".to_owned()
             }
             None => "read a field of the data as rec.Payload.After.name".to_owned(),
         };
         let has = format!("{what} has no {name:?}, only {}", fields.join(", "));
         match act.doing {
-            Doing::Write | Doing::Assign(_) => self.finding(act, true, &format!("the script fails here: {has}"), hint),
-            Doing::Below => {
+            RecordAct::Write | RecordAct::Assign(_) => {
+                self.finding(act, true, &format!("the script fails here: {has}"), hint)
+            }
+            RecordAct::Below => {
                 self.finding(act, true, &format!("the script fails here: {has}, and undefined has no fields"), hint);
             }
-            Doing::Call => {
+            RecordAct::Call => {
                 self.finding(
                     act,
                     true,
@@ -120,7 +122,7 @@ impl Said<'_> {
 
     /// Checks the name of an operation.
     fn operation(&mut self, act: &Act) {
-        let (Doing::Assign(text) | Doing::Compare(text)) = &act.doing else { return };
+        let (RecordAct::Assign(text) | RecordAct::Compare(text)) = &act.doing else { return };
         let names = Operation::ALL.map(Operation::as_str);
         if names.contains(&text.as_str()) {
             return;
@@ -131,7 +133,7 @@ impl Said<'_> {
             None => format!("the operations are {}", names.join(", ")),
         };
         match act.doing {
-            Doing::Assign(_) => {
+            RecordAct::Assign(_) => {
                 self.finding(act, true, &format!("the script fails here: {text:?} is not an operation"), hint);
             }
             _ => self.finding(act, false, &format!("no record has the operation {text:?}"), hint),
@@ -144,16 +146,16 @@ impl Said<'_> {
         let name = act.name.as_str();
         let data = side.as_str();
         match &act.doing {
-            Doing::Inside(inner, _) => return self.inside(act, side, inner),
-            Doing::Method(method) => return self.method_of_json(act, side, method),
-            Doing::Name => return self.as_name(act, side),
-            Doing::Has => return self.has(act, side),
-            Doing::Text if !name.is_empty() => return self.printed(act, side),
-            Doing::Parse => return self.parse(act, side),
-            Doing::Text | Doing::Spread | Doing::Iterate | Doing::ToMetadata | Doing::Unfit(_) => {
+            RecordAct::Inside(inner, _) => return self.inside(act, side, inner),
+            RecordAct::Method(method) => return self.method_of_json(act, side, method),
+            RecordAct::Name => return self.as_name(act, side),
+            RecordAct::Has => return self.has(act, side),
+            RecordAct::Text if !name.is_empty() => return self.printed(act, side),
+            RecordAct::Parse => return self.parse(act, side),
+            RecordAct::Text | RecordAct::Spread | RecordAct::Iterate | RecordAct::ToMetadata | RecordAct::Unfit(_) => {
                 return self.whole(act, side);
             }
-            Doing::Call | Doing::Search if !shape.is_absent() => return self.method(act, side),
+            RecordAct::Call | RecordAct::Search if !shape.is_absent() => return self.method(act, side),
             _ => {}
         }
         if act.name.is_empty() {
@@ -180,11 +182,11 @@ impl Said<'_> {
             _ => format!("to read JSON, put json.decode with field: {data} before the script"),
         };
         match act.doing {
-            Doing::Write | Doing::Assign(_) => {
+            RecordAct::Write | RecordAct::Assign(_) => {
                 let message = format!("this is lost: {data} is raw data, which cannot store a field {name:?}");
                 self.finding(act, true, &message, decode);
             }
-            Doing::Below => {
+            RecordAct::Below => {
                 let message = format!(
                     "the script fails here: {data} is raw data, so its field {name:?} is undefined and has no fields"
                 );
@@ -203,35 +205,35 @@ impl Said<'_> {
         let (raw, structured) = (shape.raw, shape.structured.is_some());
         let data = side.as_str();
         match (&act.doing, raw, structured) {
-            (Doing::Text, true, false) => {
+            (RecordAct::Text, true, false) => {
                 let message = format!("this is a text of byte values, for example \"123,34,105\": {data} is raw data");
                 self.finding(act, false, &message, text_of(side));
             }
-            (Doing::Text, false, true) => {
+            (RecordAct::Text, false, true) => {
                 let message = format!("this is \"[object Object]\": {data} is structured data, not text");
                 let hint = format!("use one of its fields, or convert all of it to JSON: JSON.stringify(rec{data})");
                 self.finding(act, false, &message, hint);
             }
-            (Doing::Spread, true, false) => {
+            (RecordAct::Spread, true, false) => {
                 let message = format!("this creates a field for each byte: {data} is raw data, bytes without fields");
                 self.finding(act, false, &message, text_of(side));
             }
             // A script may make an object iterable.
-            (Doing::Iterate, false, true) if !shape.absent && !self.program.text.contains("Symbol") => {
+            (RecordAct::Iterate, false, true) if !shape.absent && !self.program.text.contains("Symbol") => {
                 let message = format!(
                     "the script fails here: {data} is structured data, fields, which have no elements to iterate over"
                 );
                 self.finding(act, true, &message, format!("write Object.entries(rec{data}) or Object.keys(rec{data})"));
             }
-            (Doing::ToMetadata, true, false) => {
+            (RecordAct::ToMetadata, true, false) => {
                 let message = format!("the script fails here: metadata is text, and {data} is raw data, bytes");
                 self.finding(act, true, &message, format!("write new TextDecoder().decode(rec{data})"));
             }
-            (Doing::ToMetadata, false, true) => {
+            (RecordAct::ToMetadata, false, true) => {
                 let message = format!("the script fails here: metadata is text, and {data} is structured data, fields");
                 self.finding(act, true, &message, format!("write JSON.stringify(rec{data})"));
             }
-            (Doing::Unfit(what), ..) => {
+            (RecordAct::Unfit(what), ..) => {
                 let message = format!("the script fails here: {data} accepts an object, a text or bytes, not {what}");
                 let hint = format!("write rec{data} = {{ value: … }}, or JSON.stringify(…) for raw data");
                 self.finding(act, true, &message, hint);
@@ -245,7 +247,7 @@ impl Said<'_> {
         let shape = self.flow.record.side(side);
         let (raw, structured) = (shape.raw, shape.structured.is_some());
         let (data, name) = (side.as_str(), act.name.as_str());
-        if act.doing == Doing::Search && raw && !structured {
+        if act.doing == RecordAct::Search && raw && !structured {
             let always = if name == "includes" { "false" } else { "-1" };
             let message = format!("this is always {always}: {data} is raw data, bytes that contain no text");
             return self.finding(act, false, &message, text_of(side));
@@ -270,7 +272,7 @@ impl Said<'_> {
     /// Checks an access to metadata, a map of names to texts.
     fn metadata(&mut self, act: &Act) {
         match &act.doing {
-            Doing::Inside(field, used) => {
+            RecordAct::Inside(field, used) => {
                 let whole = format!("{}.{field}", act.name);
                 let hint = format!("to read the entry of that name, write rec.Metadata[{whole:?}]");
                 let (fails, error) = match used {
@@ -280,17 +282,17 @@ impl Said<'_> {
                 let message = format!("{fails}metadata is text, and rec.Metadata.{} has no field {field:?}", act.name);
                 self.finding(act, error, &message, hint);
             }
-            Doing::Append(number) => {
+            RecordAct::Append(number) => {
                 let entry = fields::named("rec.Metadata", &act.name);
                 let message = format!("this appends: metadata is text, and \"1\" + {number} is \"1{number}\"");
                 self.finding(act, false, &message, format!("write Number({entry}) + {number}"));
             }
-            Doing::CompareNumber(number, equal) => {
+            RecordAct::CompareNumber(number, equal) => {
                 let always = if *equal { "false" } else { "true" };
                 let message = format!("this is always {always}: metadata is text, and {number} is a number");
                 self.finding(act, false, &message, format!("compare it with a text: {number:?}"));
             }
-            Doing::Call if !OF_OBJECTS.contains(&act.name.as_str()) => {
+            RecordAct::Call if !OF_OBJECTS.contains(&act.name.as_str()) => {
                 let message =
                     format!("the script fails here: metadata is text, and rec.Metadata.{} is not a function", act.name);
                 self.finding(act, true, &message, "read an entry as rec.Metadata[\"name\"]".to_owned());

@@ -20,7 +20,7 @@ use crate::ending;
 use crate::nesting;
 use crate::position::Position;
 use crate::process::Process;
-use crate::slips::{self, Slip};
+use crate::slips::{self, ScriptSlip};
 
 /// Maximum stack in bytes for checking a script. Memory is used only if the text is really nested.
 const MOST_STACK: usize = 2 << 30;
@@ -45,12 +45,12 @@ pub(crate) struct Findings {
     /// Fields that its function reads and does not create.
     pub(crate) fields: Vec<FieldRead>,
     /// Errors that do not depend on the records.
-    pub(crate) slips: Vec<Slip>,
+    pub(crate) slips: Vec<ScriptSlip>,
 }
 
 /// A flaw for which a script is rejected.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Flaw {
+pub(crate) struct ScriptFlaw {
     pub(crate) code: Code,
     /// Position; `None` for the script as a whole.
     pub(crate) position: Option<Position>,
@@ -60,14 +60,19 @@ pub(crate) struct Flaw {
 
 impl Program {
     /// Checks the script without running it, on a separate thread: the stack for parsing depends on the text.
-    pub(crate) fn check(&self) -> Result<Findings, Flaw> {
+    pub(crate) fn check(&self) -> Result<Findings, ScriptFlaw> {
         if let Err(position) = nesting::check(&self.text) {
             let message = format!("brackets are nested deeper than {} levels", nesting::MOST_BRACKETS);
-            return Err(Flaw { code: codes::SCRIPT_TOO_DEEP, position: Some(position), message, hint: Some(DEEP) });
+            return Err(ScriptFlaw {
+                code: codes::SCRIPT_TOO_DEEP,
+                position: Some(position),
+                message,
+                hint: Some(DEEP),
+            });
         }
         let stack = nesting::stack(&self.text);
         if stack > MOST_STACK {
-            return Err(Flaw {
+            return Err(ScriptFlaw {
                 code: codes::SCRIPT_TOO_LARGE,
                 position: None,
                 message: format!(
@@ -77,7 +82,7 @@ impl Program {
                 hint: Some("remove unused code, or move large tables into a record or a lookup"),
             });
         }
-        let unchecked = |why: String| Flaw {
+        let unchecked = |why: String| ScriptFlaw {
             code: codes::SCRIPT_UNCHECKED,
             position: None,
             message: format!("the script cannot be checked: {why}"),
@@ -91,7 +96,7 @@ impl Program {
     }
 
     /// Like `check`, on the current thread, whose stack must be as large as [`nesting::stack`] returns.
-    pub(crate) fn parse(&self) -> Result<Findings, Flaw> {
+    pub(crate) fn parse(&self) -> Result<Findings, ScriptFlaw> {
         let mut interner = Interner::default();
         let source = Source::from_bytes(self.text.as_bytes());
         let script = Parser::new(source).parse_script(&Scope::new_global(), &mut interner);
@@ -103,7 +108,7 @@ impl Program {
         };
         let mut modules = Modules { require: require.filter(|name| !declared(*name)) };
         if let ControlFlow::Break((what, span)) = script.visit_with(&mut modules) {
-            return Err(Flaw {
+            return Err(ScriptFlaw {
                 code: codes::SCRIPT_MODULE,
                 position: Some(span.start().into()),
                 message: format!("{what} is not available to scripts"),
@@ -118,7 +123,7 @@ impl Program {
                 let slips = slips::of(&script, process.as_ref(), &read.reached, &self.text, &interner);
                 Ok(Findings { acts: read.acts, fields: read.fields, slips })
             }
-            _ => Err(Flaw {
+            _ => Err(ScriptFlaw {
                 code: codes::SCRIPT_WITHOUT_PROCESS,
                 position: None,
                 message: "the script declares no function named process".to_owned(),
@@ -128,7 +133,7 @@ impl Program {
     }
 
     /// Analyzes the function.
-    fn process(&self, process: &Process<'_>, interner: &Interner) -> Result<Read, Flaw> {
+    fn process(&self, process: &Process<'_>, interner: &Interner) -> Result<Read, ScriptFlaw> {
         let message = match process.generates {
             true => "process is a generator, so it returns no record: every record fails",
             false if ending::gives_nothing(process.body, interner.get("undefined")) => {
@@ -136,7 +141,7 @@ impl Program {
             }
             false => return Ok(process.read(interner)),
         };
-        Err(Flaw {
+        Err(ScriptFlaw {
             code: codes::SCRIPT_NO_RESULT,
             position: Some(process.name.span().start().into()),
             message: message.to_owned(),
@@ -144,7 +149,7 @@ impl Program {
         })
     }
 
-    fn syntax(&self, error: &Error) -> Flaw {
+    fn syntax(&self, error: &Error) -> ScriptFlaw {
         let (position, message) = match error {
             Error::Expected { expected, found, span, .. } => {
                 let expected: Vec<String> = expected.iter().map(|token| format!("`{token}`")).collect();
@@ -164,13 +169,13 @@ impl Program {
             line.starts_with("import") || line.starts_with("export")
         });
         match module {
-            true => Flaw {
+            true => ScriptFlaw {
                 code: codes::SCRIPT_MODULE,
                 position,
                 message: "import and export are not available to scripts".to_owned(),
                 hint: Some(MODULES),
             },
-            false => Flaw { code: codes::SCRIPT_SYNTAX, position, message, hint: None },
+            false => ScriptFlaw { code: codes::SCRIPT_SYNTAX, position, message, hint: None },
         }
     }
 

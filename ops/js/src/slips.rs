@@ -30,7 +30,7 @@ use crate::spot::unparenthesized;
 
 /// An error in a script.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Slip {
+pub(crate) struct ScriptSlip {
     /// True if every record fails because of it.
     pub(crate) fails: bool,
     pub(crate) start: Position,
@@ -46,8 +46,8 @@ pub(crate) fn of(
     reached: &[Position],
     text: &str,
     interner: &Interner,
-) -> Vec<Slip> {
-    let source = Text { text, interner };
+) -> Vec<ScriptSlip> {
+    let source = ScriptText { text, interner };
     let mut slips = names::of(script, process, reached, source);
     if let Some(process) = process {
         slips.extend(results::of(script, process, reached, source));
@@ -71,12 +71,12 @@ pub(crate) fn of(
 
 /// The text of a script, and its names.
 #[derive(Clone, Copy)]
-struct Text<'i> {
+struct ScriptText<'i> {
     text: &'i str,
     interner: &'i Interner,
 }
 
-impl<'i> Text<'i> {
+impl<'i> ScriptText<'i> {
     fn name(self, name: Sym) -> &'i str {
         self.interner.resolve(name).and_then(|name| name.utf8()).unwrap_or_default()
     }

@@ -7,7 +7,7 @@ use boa_engine::interner::{Interner, Sym};
 
 /// An object of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum RecordObject {
     Record,
     Payload,
     Metadata,
@@ -16,24 +16,30 @@ pub(crate) enum Place {
     After,
 }
 
-impl Place {
+impl RecordObject {
     pub(crate) const COUNT: usize = 6;
-    pub(crate) const ALL: [Place; Place::COUNT] =
-        [Place::Record, Place::Payload, Place::Metadata, Place::Key, Place::Before, Place::After];
+    pub(crate) const ALL: [RecordObject; RecordObject::COUNT] = [
+        RecordObject::Record,
+        RecordObject::Payload,
+        RecordObject::Metadata,
+        RecordObject::Key,
+        RecordObject::Before,
+        RecordObject::After,
+    ];
 
     /// Returns `true` for the key and the payload sides: data, which may be raw, structured or absent.
     pub(crate) fn is_data(self) -> bool {
-        matches!(self, Place::Key | Place::Before | Place::After)
+        matches!(self, RecordObject::Key | RecordObject::Before | RecordObject::After)
     }
 
     /// Returns the object in a field, if the field holds one.
-    pub(crate) fn child(self, field: &str) -> Option<Place> {
+    pub(crate) fn child(self, field: &str) -> Option<RecordObject> {
         match (self, field) {
-            (Place::Record, "Payload") => Some(Place::Payload),
-            (Place::Record, "Metadata") => Some(Place::Metadata),
-            (Place::Record, "Key") => Some(Place::Key),
-            (Place::Payload, "Before") => Some(Place::Before),
-            (Place::Payload, "After") => Some(Place::After),
+            (RecordObject::Record, "Payload") => Some(RecordObject::Payload),
+            (RecordObject::Record, "Metadata") => Some(RecordObject::Metadata),
+            (RecordObject::Record, "Key") => Some(RecordObject::Key),
+            (RecordObject::Payload, "Before") => Some(RecordObject::Before),
+            (RecordObject::Payload, "After") => Some(RecordObject::After),
             _ => None,
         }
     }
@@ -48,42 +54,44 @@ pub(crate) fn unparenthesized(expression: &Expression) -> &Expression {
 }
 
 /// Meaning of an expression.
-pub(crate) enum Spot {
+pub(crate) enum ExpressionMeaning {
     /// An object, under one of its names.
-    Object(Place),
+    Object(RecordObject),
     /// A field of the object; `None` for a computed name.
-    Field(Place, Option<String>),
+    Field(RecordObject, Option<String>),
     Other,
 }
 
-impl Spot {
+impl ExpressionMeaning {
     /// Returns the object, if it is one.
-    pub(crate) fn object(&self) -> Option<Place> {
+    pub(crate) fn object(&self) -> Option<RecordObject> {
         match self {
-            Spot::Object(place) => Some(*place),
-            Spot::Field(place, Some(name)) => place.child(name),
+            ExpressionMeaning::Object(place) => Some(*place),
+            ExpressionMeaning::Field(place, Some(name)) => place.child(name),
             _ => None,
         }
     }
 }
 
 /// Names known in a function.
-pub(crate) trait Names {
+pub(crate) trait NameScope {
     /// Returns the interner of the names.
     fn interner(&self) -> &Interner;
 
     /// Returns the object that a variable holds.
-    fn place(&self, name: Sym) -> Option<Place>;
+    fn place(&self, name: Sym) -> Option<RecordObject>;
 
     /// Called if an expression leads to this object or through it.
-    fn came_across(&self, _: Place) {}
+    fn came_across(&self, _: RecordObject) {}
 }
 
 /// Resolves an expression, including variables that hold an object.
-pub(crate) fn spot(expression: &Expression, names: &dyn Names) -> Spot {
+pub(crate) fn spot(expression: &Expression, names: &dyn NameScope) -> ExpressionMeaning {
     match expression {
         Expression::Parenthesized(inner) => spot(inner.expression(), names),
-        Expression::Identifier(name) => names.place(name.sym()).map_or(Spot::Other, Spot::Object),
+        Expression::Identifier(name) => {
+            names.place(name.sym()).map_or(ExpressionMeaning::Other, ExpressionMeaning::Object)
+        }
         Expression::PropertyAccess(PropertyAccess::Simple(access)) => {
             step(&spot(access.target(), names), access.field(), names)
         }
@@ -91,16 +99,16 @@ pub(crate) fn spot(expression: &Expression, names: &dyn Names) -> Spot {
             let first = spot(optional.target(), names);
             optional.chain().iter().fold(first, |at, operation| match operation.kind() {
                 OptionalOperationKind::SimplePropertyAccess { field } => step(&at, field, names),
-                _ => Spot::Other,
+                _ => ExpressionMeaning::Other,
             })
         }
-        _ => Spot::Other,
+        _ => ExpressionMeaning::Other,
     }
 }
 
 /// Resolves a field of `base`.
-pub(crate) fn step(base: &Spot, field: &PropertyAccessField, names: &dyn Names) -> Spot {
-    let Some(place) = base.object() else { return Spot::Other };
+pub(crate) fn step(base: &ExpressionMeaning, field: &PropertyAccessField, names: &dyn NameScope) -> ExpressionMeaning {
+    let Some(place) = base.object() else { return ExpressionMeaning::Other };
     let name = match field {
         PropertyAccessField::Const(name) => Some(name.sym()),
         PropertyAccessField::Expr(expression) => match &**expression {
@@ -115,5 +123,5 @@ pub(crate) fn step(base: &Spot, field: &PropertyAccessField, names: &dyn Names) 
     if let Some(child) = name.and_then(|name| place.child(name)) {
         names.came_across(child);
     }
-    Spot::Field(place, name.map(str::to_owned))
+    ExpressionMeaning::Field(place, name.map(str::to_owned))
 }

@@ -21,7 +21,7 @@ use crate::limits::Limits;
 use crate::log::ServiceLog;
 use crate::program::Program;
 use crate::wire::orders::{read_outcome, write_order};
-use crate::wire::{self, Kind, Names, Reader, Remembered, Wants};
+use crate::wire::{self, FrameKind, LastMetadata, NameCache, Reader, Wants};
 use crate::worker::Executor;
 
 pub(crate) fn configure(settings: &[(&str, &str)]) -> Result<Configured, Diagnostics> {
@@ -83,7 +83,7 @@ impl Worker {
 pub(crate) struct Wired {
     executor: Executor,
     pub(crate) wants: Wants,
-    names: Names,
+    names: NameCache,
 }
 
 impl Wired {
@@ -92,7 +92,7 @@ impl Wired {
         let limits = Limits { time: Duration::from_secs(60) };
         let interpreter = Interpreter::open(program, limits, Rc::new(ServiceLog("js".into()))).unwrap();
         let executor = Executor::new(interpreter).unwrap();
-        Wired { wants: executor.wants().clone(), executor, names: Names::default() }
+        Wired { wants: executor.wants().clone(), executor, names: NameCache::default() }
     }
 
     /// Like [`Worker::run`].
@@ -112,14 +112,14 @@ impl Wired {
             while let Some((kind, content)) = wire::receive(&mut answers).unwrap() {
                 let mut reader = Reader::new(content, &mut self.names);
                 match kind {
-                    Kind::Made => {
-                        let mut remembered = Remembered::default();
+                    FrameKind::Made => {
+                        let mut remembered = LastMetadata::default();
                         for _ in 0..reader.count().unwrap() {
                             let row = &mut *rows[made.len()];
                             made.push(read_outcome(&mut reader, row, &self.wants, &mut remembered).unwrap());
                         }
                     }
-                    Kind::Wants => self.wants = Wants::read(&mut reader).unwrap(),
+                    FrameKind::Wants => self.wants = Wants::read(&mut reader).unwrap(),
                     other => panic!("{other:?}"),
                 }
                 assert!(reader.is_empty());

@@ -28,30 +28,30 @@ use boa_engine::parser::Parser;
 
 use crate::inner::visit_inner_functions;
 use crate::properties::{PAYLOAD, RECORD};
-use crate::spot::{Names, Spot, spot, step, unparenthesized};
+use crate::spot::{ExpressionMeaning, NameScope, spot, step, unparenthesized};
 
-pub(crate) use crate::spot::Place;
+pub(crate) use crate::spot::RecordObject;
 
 /// Maximum number of named fields of an object.
 const MOST_FIELDS: usize = 32;
 
 /// Uses of the record in a function that does not keep it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Uses {
+pub(crate) struct RecordUses {
     /// Fields that it names; `None` for an object that it may keep.
-    fields: [Option<Vec<String>>; Place::COUNT],
+    fields: [Option<Vec<String>>; RecordObject::COUNT],
     /// Objects that it mentions.
-    mentioned: [bool; Place::COUNT],
+    mentioned: [bool; RecordObject::COUNT],
     /// Objects that it may replace.
-    replaced: [bool; Place::COUNT],
+    replaced: [bool; RecordObject::COUNT],
     /// True if it may return an object that is not this record.
     others: bool,
 }
 
-impl Uses {
+impl RecordUses {
     /// Analyzes the source text of a function. Returns `None` if the function may keep the record, or the text is
     /// ambiguous.
-    pub(crate) fn of(function: &str) -> Option<Uses> {
+    pub(crate) fn of(function: &str) -> Option<RecordUses> {
         let mut interner = Interner::default();
         let source = format!("({function})");
         let mut parser = Parser::new(Source::from_bytes(source.as_bytes()));
@@ -67,17 +67,17 @@ impl Uses {
     }
 
     /// Returns the named fields of an object, or `None` if the object may be kept.
-    pub(crate) fn fields(&self, place: Place) -> Option<&[String]> {
+    pub(crate) fn fields(&self, place: RecordObject) -> Option<&[String]> {
         self.fields[place as usize].as_deref()
     }
 
     /// Returns `true` if the function mentions an object, so that its existence or its kind matters.
-    pub(crate) fn mentions(&self, place: Place) -> bool {
+    pub(crate) fn mentions(&self, place: RecordObject) -> bool {
         self.mentioned[place as usize]
     }
 
     /// Returns `true` if the function may replace this object.
-    pub(crate) fn replaces(&self, place: Place) -> bool {
+    pub(crate) fn replaces(&self, place: RecordObject) -> bool {
         self.replaced[place as usize]
     }
 
@@ -89,40 +89,40 @@ impl Uses {
 
 /// Use of an expression's value: it may be kept, or is dropped.
 #[derive(Clone, Copy, PartialEq)]
-enum Fate {
+enum ValueUse {
     Kept,
     Dropped,
 }
 
 /// The record may be kept.
-struct Kept;
+struct KeptRecord;
 
-type Flow = ControlFlow<Kept>;
+type Flow = ControlFlow<KeptRecord>;
 
 struct Reader<'i> {
     interner: &'i Interner,
-    uses: Uses,
+    uses: RecordUses,
     /// Variables that hold an object, the parameter first.
-    names: Vec<(Sym, Place)>,
+    names: Vec<(Sym, RecordObject)>,
     /// Variables that hold different objects at different times.
     mixed: Vec<Sym>,
     /// Number of inner functions around the visited node.
     depth: usize,
     /// Objects that were mentioned.
-    mentioned: Cell<[bool; Place::COUNT]>,
+    mentioned: Cell<[bool; RecordObject::COUNT]>,
 }
 
-impl Names for Reader<'_> {
+impl NameScope for Reader<'_> {
     fn interner(&self) -> &Interner {
         self.interner
     }
 
-    fn place(&self, name: Sym) -> Option<Place> {
+    fn place(&self, name: Sym) -> Option<RecordObject> {
         let known = self.names.iter().find(|(known, _)| *known == name && !self.mixed.contains(&name));
         known.map(|(_, place)| *place)
     }
 
-    fn came_across(&self, place: Place) {
+    fn came_across(&self, place: RecordObject) {
         let mut mentioned = self.mentioned.get();
         mentioned[place as usize] = true;
         self.mentioned.set(mentioned);
@@ -130,19 +130,20 @@ impl Names for Reader<'_> {
 }
 
 impl<'i> Reader<'i> {
-    fn read(interner: &'i Interner, parameters: &FormalParameterList, body: &FunctionBody) -> Option<Uses> {
+    fn read(interner: &'i Interner, parameters: &FormalParameterList, body: &FunctionBody) -> Option<RecordUses> {
         let (first, others) = parameters.as_ref().split_first()?;
         let Binding::Identifier(record) = first.variable().binding() else { return None };
         if first.is_rest_param() || first.init().is_some() {
             return None;
         }
-        let names = vec![(record.sym(), Place::Record)];
+        let names = vec![(record.sym(), RecordObject::Record)];
         let mentioned = Cell::default();
-        let mut reader = Reader { interner, uses: Uses::default(), names, mixed: Vec::new(), depth: 0, mentioned };
+        let mut reader =
+            Reader { interner, uses: RecordUses::default(), names, mixed: Vec::new(), depth: 0, mentioned };
         // A variable may be used above its declaration: visit again with the newly found names.
         loop {
             let known = (reader.names.len(), reader.mixed.len());
-            reader.uses = Uses::default();
+            reader.uses = RecordUses::default();
             reader.uses.fields.iter_mut().for_each(|fields| *fields = Some(Vec::new()));
             let mut all = others.iter().try_for_each(|other| reader.visit_formal_parameter(other));
             if all.is_continue() {
@@ -152,7 +153,7 @@ impl<'i> Reader<'i> {
                 return None;
             }
             if known == (reader.names.len(), reader.mixed.len()) {
-                return Some(Uses { mentioned: reader.mentioned.get(), ..reader.uses });
+                return Some(RecordUses { mentioned: reader.mentioned.get(), ..reader.uses });
             }
         }
     }
@@ -161,32 +162,32 @@ impl<'i> Reader<'i> {
         self.interner.resolve(name)?.utf8()
     }
 
-    fn spot(&self, expression: &Expression) -> Spot {
+    fn spot(&self, expression: &Expression) -> ExpressionMeaning {
         spot(expression, self)
     }
 
-    fn step(&self, base: &Spot, field: &PropertyAccessField) -> Spot {
+    fn step(&self, base: &ExpressionMeaning, field: &PropertyAccessField) -> ExpressionMeaning {
         step(base, field, self)
     }
 
     /// Returns the object in a field, if the field holds one.
-    fn child(&self, place: Place, name: &str) -> Option<Place> {
+    fn child(&self, place: RecordObject, name: &str) -> Option<RecordObject> {
         let child = place.child(name)?;
         self.came_across(child);
         Some(child)
     }
 
-    fn keep(&mut self, place: Place) -> Flow {
+    fn keep(&mut self, place: RecordObject) -> Flow {
         self.uses.fields[place as usize] = None;
-        if place == Place::Record { Break(Kept) } else { Continue(()) }
+        if place == RecordObject::Record { Break(KeptRecord) } else { Continue(()) }
     }
 
-    fn note(&mut self, place: Place, name: Option<&str>) -> Flow {
+    fn note(&mut self, place: RecordObject, name: Option<&str>) -> Flow {
         let known = name.filter(|name| match place {
-            Place::Record => RECORD.contains(name),
-            Place::Payload => PAYLOAD.contains(name),
+            RecordObject::Record => RECORD.contains(name),
+            RecordObject::Payload => PAYLOAD.contains(name),
             // The name is an alias: the entry may be stored under another name.
-            Place::Metadata if own_key(name).is_some() => false,
+            RecordObject::Metadata if own_key(name).is_some() => false,
             // The engine does not treat an index as a name.
             _ => name.parse::<u32>().is_err(),
         });
@@ -203,20 +204,20 @@ impl<'i> Reader<'i> {
     }
 
     /// Notes the meaning of an expression.
-    fn found(&mut self, spot: &Spot, fate: Fate) -> Flow {
-        if let Spot::Field(place, name) = spot {
+    fn found(&mut self, spot: &ExpressionMeaning, fate: ValueUse) -> Flow {
+        if let ExpressionMeaning::Field(place, name) = spot {
             self.note(*place, name.as_deref())?;
         }
         match spot.object() {
-            Some(place) if fate == Fate::Kept => self.keep(place),
+            Some(place) if fate == ValueUse::Kept => self.keep(place),
             _ => Continue(()),
         }
     }
 
-    fn access(&mut self, access: &PropertyAccess, fate: Fate) -> Flow {
+    fn access(&mut self, access: &PropertyAccess, fate: ValueUse) -> Flow {
         if self.depth == 0
             && let PropertyAccess::Simple(simple) = access
-            && let spot @ Spot::Field(..) = self.step(&self.spot(simple.target()), simple.field())
+            && let spot @ ExpressionMeaning::Field(..) = self.step(&self.spot(simple.target()), simple.field())
         {
             self.found(&spot, fate)?;
             return self.visit_property_access_field(simple.field());
@@ -224,7 +225,7 @@ impl<'i> Reader<'i> {
         access.visit_with(self)
     }
 
-    fn optional(&mut self, optional: &Optional, fate: Fate) -> Flow {
+    fn optional(&mut self, optional: &Optional, fate: ValueUse) -> Flow {
         if self.depth > 0 {
             return optional.visit_with(self);
         }
@@ -234,12 +235,12 @@ impl<'i> Reader<'i> {
             at = match operation.kind() {
                 OptionalOperationKind::SimplePropertyAccess { field } => {
                     let next = self.step(&at, field);
-                    self.found(&next, Fate::Dropped)?;
+                    self.found(&next, ValueUse::Dropped)?;
                     next
                 }
                 _ => {
                     self.receives(&at)?;
-                    Spot::Other
+                    ExpressionMeaning::Other
                 }
             };
             self.visit_optional_operation(operation)?;
@@ -248,10 +249,10 @@ impl<'i> Reader<'i> {
     }
 
     /// Notes a call: the callee receives the object that it is a field of.
-    fn receives(&mut self, callee: &Spot) -> Flow {
+    fn receives(&mut self, callee: &ExpressionMeaning) -> Flow {
         match callee {
-            Spot::Object(place) | Spot::Field(place, _) => self.keep(*place),
-            Spot::Other => Continue(()),
+            ExpressionMeaning::Object(place) | ExpressionMeaning::Field(place, _) => self.keep(*place),
+            ExpressionMeaning::Other => Continue(()),
         }
     }
 
@@ -279,7 +280,7 @@ impl<'i> Reader<'i> {
     /// Visits a returned expression, which may be the record.
     fn returned(&mut self, expression: &Expression) -> Flow {
         match unparenthesized(expression) {
-            other if matches!(self.spot(other), Spot::Object(Place::Record)) => Continue(()),
+            other if matches!(self.spot(other), ExpressionMeaning::Object(RecordObject::Record)) => Continue(()),
             Expression::Conditional(conditional) => {
                 self.tested(conditional.condition())?;
                 self.returned(conditional.if_true())?;
@@ -297,7 +298,7 @@ impl<'i> Reader<'i> {
     }
 
     /// Records that a variable holds an object; returns `false` if it may hold others.
-    fn name(&mut self, variable: Sym, place: Place) -> bool {
+    fn name(&mut self, variable: Sym, place: RecordObject) -> bool {
         match self.names.iter().position(|(known, _)| *known == variable) {
             None => self.names.push((variable, place)),
             // The parameter itself.
@@ -309,7 +310,7 @@ impl<'i> Reader<'i> {
     }
 
     /// Visits a pattern whose variables hold fields of an object.
-    fn unpack(&mut self, pattern: &ObjectPattern, place: Place) -> Flow {
+    fn unpack(&mut self, pattern: &ObjectPattern, place: RecordObject) -> Flow {
         for element in pattern.bindings() {
             match element {
                 ObjectPatternElement::SingleName { name: PropertyName::Literal(name), ident, default_init } => {
@@ -354,13 +355,13 @@ impl<'i> Reader<'i> {
 }
 
 impl<'ast> Visitor<'ast> for Reader<'_> {
-    type BreakTy = Kept;
+    type BreakTy = KeptRecord;
 
     visit_inner_functions!(Flow, inside);
 
     fn visit_identifier(&mut self, name: &'ast Identifier) -> Flow {
         if matches!(self.text(name.sym()), Some("arguments" | "eval")) {
-            return Break(Kept);
+            return Break(KeptRecord);
         }
         match self.place(name.sym()) {
             Some(place) => self.keep(place),
@@ -370,15 +371,15 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
 
     /// In a `with` statement, a variable name may refer to a field.
     fn visit_with(&mut self, _: &'ast With) -> Flow {
-        Break(Kept)
+        Break(KeptRecord)
     }
 
     fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> Flow {
-        self.access(access, Fate::Kept)
+        self.access(access, ValueUse::Kept)
     }
 
     fn visit_optional(&mut self, optional: &'ast Optional) -> Flow {
-        self.optional(optional, Fate::Kept)
+        self.optional(optional, ValueUse::Kept)
     }
 
     fn visit_call(&mut self, call: &'ast Call) -> Flow {
@@ -399,7 +400,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
                 {
                     self.uses.replaced[place as usize] = true;
                 }
-                self.access(access, Fate::Dropped)?;
+                self.access(access, ValueUse::Dropped)?;
                 self.visit_expression(assign.rhs())
             }
             _ => assign.visit_with(self),

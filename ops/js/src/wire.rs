@@ -13,8 +13,8 @@ use std::io::{self, Read, Write};
 
 use bytes::Bytes;
 
-pub(crate) use made::{Changes, Remembered, write_made};
-pub(crate) use read::{Names, Reader};
+pub(crate) use made::{Changes, LastMetadata, write_made};
+pub(crate) use read::{NameCache, Reader};
 pub(crate) use wants::{Want, Wants};
 pub(crate) use write::{TooDeep, write_bytes, write_number, write_record};
 
@@ -24,7 +24,7 @@ pub(crate) const MOST_DEPTH: usize = 256;
 /// Kinds of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// To the worker, once: the script and its limits.
     Open = 1,
     /// To the worker: records.
@@ -42,9 +42,16 @@ pub(crate) enum Kind {
     Wants,
 }
 
-impl Kind {
-    const ALL: [Kind; 7] =
-        [Kind::Open, Kind::Process, Kind::Opened, Kind::Refused, Kind::Made, Kind::Line, Kind::Wants];
+impl FrameKind {
+    const ALL: [FrameKind; 7] = [
+        FrameKind::Open,
+        FrameKind::Process,
+        FrameKind::Opened,
+        FrameKind::Refused,
+        FrameKind::Made,
+        FrameKind::Line,
+        FrameKind::Wants,
+    ];
 }
 
 /// A malformed message.
@@ -59,7 +66,7 @@ impl From<Malformed> for io::Error {
 }
 
 /// Begins a frame in a buffer.
-pub(crate) fn begin(frame: &mut Vec<u8>, kind: Kind) {
+pub(crate) fn begin(frame: &mut Vec<u8>, kind: FrameKind) {
     frame.clear();
     frame.extend([0, 0, 0, 0, kind as u8]);
 }
@@ -73,7 +80,7 @@ pub(crate) fn send(frame: &mut [u8], to: &mut impl Write) -> io::Result<()> {
 }
 
 /// Receives the next frame; `None` if the other side closed the connection.
-pub(crate) fn receive(from: &mut impl Read) -> io::Result<Option<(Kind, Bytes)>> {
+pub(crate) fn receive(from: &mut impl Read) -> io::Result<Option<(FrameKind, Bytes)>> {
     let mut head = [0; 5];
     loop {
         match from.read(&mut head[..1]) {
@@ -86,7 +93,7 @@ pub(crate) fn receive(from: &mut impl Read) -> io::Result<Option<(Kind, Bytes)>>
     from.read_exact(&mut head[1..])?;
     let [length @ .., kind] = head;
     let length = u32::from_le_bytes(length).checked_sub(1).ok_or(Malformed)?;
-    let kind = *Kind::ALL.iter().find(|known| **known as u8 == kind).ok_or(Malformed)?;
+    let kind = *FrameKind::ALL.iter().find(|known| **known as u8 == kind).ok_or(Malformed)?;
     // The buffer grows with the received bytes, so a wrong length does not allocate memory.
     let mut content = Vec::with_capacity((length as usize).min(1 << 20));
     from.take(length.into()).read_to_end(&mut content)?;

@@ -25,10 +25,10 @@ use tracing::Level;
 
 use crate::codes;
 use crate::interpreter::Interpreter;
-use crate::log::{LEVELS, Lines};
+use crate::log::{LEVELS, LineReceiver};
 use crate::nesting;
 use crate::wire::orders::{Opening, write_fault, write_line, write_outcome};
-use crate::wire::{self, Kind, Malformed, Names, Reader, Wants, write_number};
+use crate::wire::{self, FrameKind, Malformed, NameCache, Reader, Wants, write_number};
 
 /// First argument that makes this program a worker: `run-script PIPELINE PROCESSOR`. The names are only for people who
 /// list processes.
@@ -67,7 +67,7 @@ fn serve() -> io::Result<()> {
     let data = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut control = UnixStream::from(io::stderr().as_fd().try_clone_to_owned()?);
     let mut orders = BufReader::with_capacity(FLUSH_BYTES, data.try_clone()?);
-    let Some((Kind::Open, content)) = wire::receive(&mut orders)? else { return Err(Malformed.into()) };
+    let Some((FrameKind::Open, content)) = wire::receive(&mut orders)? else { return Err(Malformed.into()) };
     let opening = Opening::read(content)?;
     let stack = STACK + nesting::stack(&opening.program.text);
     let limited = limit(opening.memory, stack);
@@ -121,7 +121,7 @@ struct Sent {
     level: u8,
 }
 
-impl Lines for Sent {
+impl LineReceiver for Sent {
     fn enabled(&self, level: Level) -> bool {
         LEVELS.iter().skip(self.level.into()).any(|kept| *kept == level)
     }
@@ -156,13 +156,13 @@ fn work(
     let mut executor = match opened.unwrap_or_else(|panic| Err(panicked(&*panic))) {
         Ok(executor) => {
             let executor = Executor { since, ..executor };
-            wire::begin(&mut frame, Kind::Opened);
+            wire::begin(&mut frame, FrameKind::Opened);
             executor.wants.write(&mut frame);
             wire::send(&mut frame, &mut answers)?;
             executor
         }
         Err(fault) => {
-            wire::begin(&mut frame, Kind::Refused);
+            wire::begin(&mut frame, FrameKind::Refused);
             write_fault(&mut frame, &fault);
             return wire::send(&mut frame, &mut answers);
         }
@@ -178,7 +178,7 @@ fn work(
 /// calls.
 fn next_order(orders: &mut impl Read) -> io::Result<Option<Bytes>> {
     Ok(match wire::receive(orders)? {
-        Some((Kind::Process, content)) => Some(content),
+        Some((FrameKind::Process, content)) => Some(content),
         _ => None,
     })
 }
@@ -188,7 +188,7 @@ pub(crate) struct Executor {
     interpreter: Interpreter,
     /// Parts of records that the service was asked to send.
     wants: Rc<Wants>,
-    names: Names,
+    names: NameCache,
     frame: Vec<u8>,
     /// Answers that are not sent yet.
     made: Vec<u8>,
@@ -199,7 +199,7 @@ pub(crate) struct Executor {
 impl Executor {
     pub(crate) fn new(mut interpreter: Interpreter) -> Result<Executor, Fault> {
         let wants = interpreter.wants()?;
-        let (names, since) = (Names::default(), Arc::default());
+        let (names, since) = (NameCache::default(), Arc::default());
         Ok(Executor { interpreter, wants, names, frame: Vec::new(), made: Vec::new(), since })
     }
 
@@ -246,7 +246,7 @@ impl Executor {
             }
             let last = row + 1 == count || outcome.is_none();
             if (last || careful || made.len() >= FLUSH_BYTES || sent.elapsed() >= FLUSH_AFTER) && done > 0 {
-                wire::begin(frame, Kind::Made);
+                wire::begin(frame, FrameKind::Made);
                 write_number(frame, done);
                 frame.append(made);
                 wire::send(frame, answers)?;
@@ -255,7 +255,7 @@ impl Executor {
             }
             if outcome.is_none() {
                 *told = interpreter.wants().unwrap_or_else(|_| Rc::new(Wants::ALL));
-                wire::begin(frame, Kind::Wants);
+                wire::begin(frame, FrameKind::Wants);
                 told.write(frame);
                 return wire::send(frame, answers);
             }

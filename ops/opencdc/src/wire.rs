@@ -117,12 +117,12 @@ pub struct Processed {
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ProcessedRecord {
-    #[prost(oneof = "Outcome", tags = "1, 2, 3, 4")]
-    pub outcome: Option<Outcome>,
+    #[prost(oneof = "RecordOutcome", tags = "1, 2, 3, 4")]
+    pub outcome: Option<RecordOutcome>,
 }
 
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Outcome {
+pub enum RecordOutcome {
     #[prost(bytes = "bytes", tag = "1")]
     Single(Bytes),
     #[prost(message, tag = "2")]

@@ -127,7 +127,7 @@ fn is_cut(url: &str) -> bool {
     let (authority, behind) = (&url[..end], &url[last + 1..]);
     // The value of an option may contain an @.
     let is_option = url[..last].split_once('?').is_some_and(|(_, query)| query.contains('='));
-    // So may the name of the database, if it is at the end.
+    // The name of the database at the end may contain one too.
     let is_name = authority.contains('@') && url[end..].starts_with('/') && !behind.contains('/');
     // A list of hosts without a user: the @ is in the path.
     let no_password = !authority.contains([':', '@']);

@@ -3,12 +3,12 @@
 use futures::future::try_join3;
 use tokio_postgres::{Client, Error};
 
-use crate::column::{Column, Equality, Filled, Kind, TypeRow};
+use crate::column::{Column, ColumnEncoding, Equality, GeneratedColumn, TypeRow};
 use crate::name::TableName;
 
 /// Columns and unique keys of a table.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct TableLayout {
     /// Columns in the order of the table.
     pub(crate) columns: Vec<Column>,
     /// Sorted column names of each index that `ON CONFLICT` can use.
@@ -17,9 +17,9 @@ pub(crate) struct Layout {
     pub(crate) version: i64,
 }
 
-impl Layout {
+impl TableLayout {
     /// Returns `true` if rows encoded for this layout can be written to a table with the other one.
-    pub(crate) fn holds_in(&self, other: &Layout) -> bool {
+    pub(crate) fn holds_in(&self, other: &TableLayout) -> bool {
         self.columns.iter().all(|column| other.columns.contains(column))
             && self.unique.iter().all(|unique| other.unique.contains(unique))
     }
@@ -68,7 +68,7 @@ const NAMES: &str = "SELECT CASE WHEN pg_table_is_visible(c.oid) THEN c.relname:
 
 /// Reads the layout of a table, in one round trip once the statements are prepared. Returns `None` if the table does
 /// not exist; a table without columns has an empty layout.
-pub(crate) async fn layout(client: &Client, table: &TableName) -> Result<Option<Layout>, Error> {
+pub(crate) async fn layout(client: &Client, table: &TableName) -> Result<Option<TableLayout>, Error> {
     let table = table.to_string();
     // Read the version first: if the table changes meanwhile, the layout is newer than its version.
     let version = client.query_one(VERSIONS, &[&[&table].as_slice()]).await?.try_get(0)?;
@@ -97,9 +97,9 @@ pub(crate) async fn layout(client: &Client, table: &TableName) -> Result<Option<
         .map(|row| {
             let (identity, generated): (&str, &str) = (row.try_get(3)?, row.try_get(4)?);
             let filled = match (identity, generated) {
-                (_, "s" | "v") => Filled::Generated,
-                ("a", _) => Filled::Identity,
-                _ => Filled::No,
+                (_, "s" | "v") => GeneratedColumn::Generated,
+                ("a", _) => GeneratedColumn::Identity,
+                _ => GeneratedColumn::No,
             };
             let type_of @ (oid, modifier): (u32, i32) = (row.try_get(1)?, row.try_get(5)?);
             let (without_default, deterministic): (bool, bool) = (row.try_get(6)?, row.try_get(7)?);
@@ -110,16 +110,16 @@ pub(crate) async fn layout(client: &Client, table: &TableName) -> Result<Option<
             Ok(Column {
                 name: row.try_get(0)?,
                 sql_type: row.try_get(2)?,
-                kind: Kind::of(oid, &types),
+                kind: ColumnEncoding::of(oid, &types),
                 filled,
                 equality,
-                required: without_default && identity.is_empty() && filled == Filled::No,
+                required: without_default && identity.is_empty() && filled == GeneratedColumn::No,
                 type_of,
             })
         })
         .collect::<Result<Vec<_>, Error>>()?;
     let unique = unique.iter().map(|row| row.try_get(0)).collect::<Result<Vec<_>, Error>>()?;
-    Ok(Some(Layout { columns, unique, version }))
+    Ok(Some(TableLayout { columns, unique, version }))
 }
 
 /// Returns the names of the existing tables, with the schema if needed, for hints.

@@ -8,9 +8,9 @@ pub(crate) struct Column {
     /// SQL name of its type, without length or precision.
     pub(crate) sql_type: String,
     /// Encoding of its values.
-    pub(crate) kind: Kind,
-    /// Whether PostgreSQL generates its values.
-    pub(crate) filled: Filled,
+    pub(crate) kind: ColumnEncoding,
+    /// Source of its values: the client, or PostgreSQL.
+    pub(crate) filled: GeneratedColumn,
     /// Condition for two values to be equal.
     pub(crate) equality: Equality,
     /// True if an inserted row must contain the column.
@@ -67,7 +67,7 @@ impl Equality {
 
 /// Generation of a column's values by PostgreSQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Filled {
+pub(crate) enum GeneratedColumn {
     /// No generation, or a default that can be overridden.
     No,
     /// An identity column, whose values need `OVERRIDING SYSTEM VALUE`.
@@ -78,7 +78,7 @@ pub(crate) enum Filled {
 
 /// Encoding of a column's values: PostgreSQL's binary format of the type, or of the base type for domains.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ColumnEncoding {
     Bool,
     Int2,
     Int4,
@@ -98,7 +98,7 @@ pub(crate) enum Kind {
     /// The type `vector` of pgvector.
     Vector,
     /// An array of elements with this kind and type OID.
-    Array(Box<Kind>, u32),
+    Array(Box<ColumnEncoding>, u32),
     /// Any other type: sent as text that PostgreSQL parses.
     Parsed {
         /// True if a list is converted to an array literal.
@@ -120,38 +120,40 @@ pub(crate) struct TypeRow {
     pub(crate) modifier: i32,
 }
 
-impl Kind {
+impl ColumnEncoding {
     /// Returns the encoding of a type. `types` holds the `pg_type` rows that it refers to.
-    pub(crate) fn of(oid: u32, types: &[TypeRow]) -> Kind {
+    pub(crate) fn of(oid: u32, types: &[TypeRow]) -> ColumnEncoding {
         // OIDs of built-in types never change: see src/include/catalog/pg_type.dat.
         match oid {
-            16 => return Kind::Bool,
-            17 => return Kind::Bytea,
-            19 | 25 | 1042 | 1043 => return Kind::Text,
-            20 => return Kind::Int8,
-            21 => return Kind::Int2,
-            23 => return Kind::Int4,
-            114 => return Kind::Json,
-            700 => return Kind::Float4,
-            701 => return Kind::Float8,
-            1082 => return Kind::Date,
-            1114 => return Kind::Timestamp,
-            1184 => return Kind::TimestampTz,
-            1700 => return Kind::Numeric,
-            2950 => return Kind::Uuid,
-            3802 => return Kind::Jsonb,
+            16 => return ColumnEncoding::Bool,
+            17 => return ColumnEncoding::Bytea,
+            19 | 25 | 1042 | 1043 => return ColumnEncoding::Text,
+            20 => return ColumnEncoding::Int8,
+            21 => return ColumnEncoding::Int2,
+            23 => return ColumnEncoding::Int4,
+            114 => return ColumnEncoding::Json,
+            700 => return ColumnEncoding::Float4,
+            701 => return ColumnEncoding::Float8,
+            1082 => return ColumnEncoding::Date,
+            1114 => return ColumnEncoding::Timestamp,
+            1184 => return ColumnEncoding::TimestampTz,
+            1700 => return ColumnEncoding::Numeric,
+            2950 => return ColumnEncoding::Uuid,
+            3802 => return ColumnEncoding::Jsonb,
             _ => {}
         }
-        let Some(row) = types.iter().find(|row| row.oid == oid) else { return Kind::Parsed { array: false } };
+        let Some(row) = types.iter().find(|row| row.oid == oid) else { return ColumnEncoding::Parsed { array: false } };
         match (row.form.as_str(), row.category.as_str(), row.name.as_str()) {
-            ("d", _, _) => Kind::of(row.base, types),
-            ("e", _, _) | ("b", _, "citext") => Kind::Text,
-            ("b", "A", name) if name.starts_with('_') && row.element != 0 => match Kind::of(row.element, types) {
-                Kind::Parsed { .. } => Kind::Parsed { array: true },
-                element => Kind::Array(Box::new(element), row.element),
-            },
-            ("b", _, "vector") => Kind::Vector,
-            _ => Kind::Parsed { array: false },
+            ("d", _, _) => ColumnEncoding::of(row.base, types),
+            ("e", _, _) | ("b", _, "citext") => ColumnEncoding::Text,
+            ("b", "A", name) if name.starts_with('_') && row.element != 0 => {
+                match ColumnEncoding::of(row.element, types) {
+                    ColumnEncoding::Parsed { .. } => ColumnEncoding::Parsed { array: true },
+                    element => ColumnEncoding::Array(Box::new(element), row.element),
+                }
+            }
+            ("b", _, "vector") => ColumnEncoding::Vector,
+            _ => ColumnEncoding::Parsed { array: false },
         }
     }
 }

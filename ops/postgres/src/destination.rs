@@ -79,10 +79,10 @@ struct Options {
     #[parameter(default = COLLECTION)]
     table: Argument<Template>,
     /// Store the position of the source in the transaction of the rows, in the table anabranch_marks. If this is the
-    /// only destination, or the source replays exactly, no row is written twice after a crash, even without a key. If the
-    /// database loses transactions, for example after a failover or a restore, the source delivers them again, or the
-    /// pipeline stops and reports both positions. The table anabranch_writers belongs to anabranch_marks: back up and
-    /// restore both together with the rows.
+    /// only destination, or the source replays exactly, no row is written twice after a crash, even without a key. If
+    /// the database loses transactions, for example after a failover or a restore, the source delivers them again, or
+    /// the pipeline stops and reports both positions. The table anabranch_writers belongs to anabranch_marks: back up
+    /// and restore both together with the rows.
     #[parameter(default = false)]
     exactly_once: bool,
     /// Schema of anabranch_marks and anabranch_writers, which exactlyOnce needs; both are created if they are missing.

@@ -12,7 +12,7 @@ use anabranch_record::json;
 use anabranch_record::phrase::{counted, with_article};
 use anabranch_record::value::{Value, timestamp_text};
 
-use crate::column::Kind;
+use crate::column::ColumnEncoding;
 
 pub(crate) use self::values::{EncodedValue, EncodedValues};
 
@@ -26,7 +26,7 @@ type Encoded = Result<(), Mismatch>;
 const DIMENSIONS: usize = 6;
 
 /// Appends a value. On an error, `out` may contain a part of it.
-pub(crate) fn encode(kind: &Kind, value: &Value, out: &mut Vec<u8>) -> Encoded {
+pub(crate) fn encode(kind: &ColumnEncoding, value: &Value, out: &mut Vec<u8>) -> Encoded {
     if matches!(value, Value::Null) {
         out.extend_from_slice(&(-1i32).to_be_bytes());
         return Ok(());
@@ -39,29 +39,31 @@ pub(crate) fn encode(kind: &Kind, value: &Value, out: &mut Vec<u8>) -> Encoded {
     Ok(())
 }
 
-fn encode_body(kind: &Kind, value: &Value, out: &mut Vec<u8>) -> Encoded {
+fn encode_body(kind: &ColumnEncoding, value: &Value, out: &mut Vec<u8>) -> Encoded {
     match kind {
-        Kind::Bool => out.push(u8::from(boolean(value)?)),
-        Kind::Int2 => out.extend_from_slice(&integer::<i16>(value, "smallint")?.to_be_bytes()),
-        Kind::Int4 => out.extend_from_slice(&integer::<i32>(value, "integer")?.to_be_bytes()),
-        Kind::Int8 => out.extend_from_slice(&integer::<i64>(value, "bigint")?.to_be_bytes()),
-        Kind::Float4 => out.extend_from_slice(&single(value)?.to_be_bytes()),
-        Kind::Float8 => out.extend_from_slice(&float(value)?.to_be_bytes()),
-        Kind::Numeric => numeric::encode(value, out)?,
-        Kind::Text => text(value, out)?,
-        Kind::Bytea => bytes(value, out)?,
-        Kind::Uuid => out.extend_from_slice(&uuid(value)?),
-        Kind::Json => json_text(value, out)?,
-        Kind::Jsonb => {
+        ColumnEncoding::Bool => out.push(u8::from(boolean(value)?)),
+        ColumnEncoding::Int2 => out.extend_from_slice(&integer::<i16>(value, "smallint")?.to_be_bytes()),
+        ColumnEncoding::Int4 => out.extend_from_slice(&integer::<i32>(value, "integer")?.to_be_bytes()),
+        ColumnEncoding::Int8 => out.extend_from_slice(&integer::<i64>(value, "bigint")?.to_be_bytes()),
+        ColumnEncoding::Float4 => out.extend_from_slice(&single(value)?.to_be_bytes()),
+        ColumnEncoding::Float8 => out.extend_from_slice(&float(value)?.to_be_bytes()),
+        ColumnEncoding::Numeric => numeric::encode(value, out)?,
+        ColumnEncoding::Text => text(value, out)?,
+        ColumnEncoding::Bytea => bytes(value, out)?,
+        ColumnEncoding::Uuid => out.extend_from_slice(&uuid(value)?),
+        ColumnEncoding::Json => json_text(value, out)?,
+        ColumnEncoding::Jsonb => {
             // Version of the format.
             out.push(1);
             json_text(value, out)?;
         }
-        Kind::Date => out.extend_from_slice(&time::days(value)?.to_be_bytes()),
-        Kind::Timestamp | Kind::TimestampTz => out.extend_from_slice(&time::micros(value)?.to_be_bytes()),
-        Kind::Vector => vector(value, out)?,
-        Kind::Array(element, oid) => array(element, *oid, value, out)?,
-        Kind::Parsed { array } => parsed(value, *array, out)?,
+        ColumnEncoding::Date => out.extend_from_slice(&time::days(value)?.to_be_bytes()),
+        ColumnEncoding::Timestamp | ColumnEncoding::TimestampTz => {
+            out.extend_from_slice(&time::micros(value)?.to_be_bytes())
+        }
+        ColumnEncoding::Vector => vector(value, out)?,
+        ColumnEncoding::Array(element, oid) => array(element, *oid, value, out)?,
+        ColumnEncoding::Parsed { array } => parsed(value, *array, out)?,
     }
     Ok(())
 }
@@ -279,7 +281,7 @@ fn vector(value: &Value, out: &mut Vec<u8>) -> Encoded {
     Ok(())
 }
 
-fn array(element: &Kind, oid: u32, value: &Value, out: &mut Vec<u8>) -> Encoded {
+fn array(element: &ColumnEncoding, oid: u32, value: &Value, out: &mut Vec<u8>) -> Encoded {
     let decoded;
     let value = match value {
         Value::Text(text) if text.trim_start().starts_with('[') => {
@@ -292,7 +294,7 @@ fn array(element: &Kind, oid: u32, value: &Value, out: &mut Vec<u8>) -> Encoded 
         return Err(not_a(value, "a list (text must be the JSON of a list)"));
     };
     // A nested list is another dimension, unless it is an element itself.
-    let nests = !matches!(element, Kind::Json | Kind::Jsonb | Kind::Vector);
+    let nests = !matches!(element, ColumnEncoding::Json | ColumnEncoding::Jsonb | ColumnEncoding::Vector);
     let mut lengths = Vec::new();
     let mut level = items;
     while !level.is_empty() {
@@ -326,7 +328,13 @@ fn array(element: &Kind, oid: u32, value: &Value, out: &mut Vec<u8>) -> Encoded 
     Ok(())
 }
 
-fn elements(element: &Kind, items: &[Value], lengths: &[usize], nulls: &mut bool, out: &mut Vec<u8>) -> Encoded {
+fn elements(
+    element: &ColumnEncoding,
+    items: &[Value],
+    lengths: &[usize],
+    nulls: &mut bool,
+    out: &mut Vec<u8>,
+) -> Encoded {
     let ragged =
         || Mismatch("inner lists differ in length: in an array, all inner lists have the same length".to_owned());
     let (length, inner) = lengths.split_first().ok_or_else(ragged)?;

@@ -14,6 +14,12 @@
 //! | copied, existing | | 108 | 30 | 22 | 14 | 7 | 4 |
 //!
 //! In this process, a copy is cheaper from 128 rows on. Therefore the limit is 512 rows.
+//!
+//! ```
+//! let address = anabranch_ops_postgres::address::Address::parse("postgresql://ada@db.example:5433/shop").unwrap();
+//! assert_eq!(address.config.get_dbname(), Some("shop"));
+//! assert_eq!(address.config.get_ports(), [5433]);
+//! ```
 
 pub mod address;
 mod batch;

@@ -59,7 +59,7 @@ struct Tables {
 
 /// Work of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entered {
+pub(crate) enum TransactionWork {
     /// Write the rows.
     Write,
     /// Nothing: these rows and marks are stored already.
@@ -254,11 +254,16 @@ impl Fence {
         client: &Client,
         rows: &[Record],
         marks: &[(LaneId, Mark)],
-    ) -> Result<Entered, Failure> {
+    ) -> Result<TransactionWork, Failure> {
         self.pass(client, rows, marks).await.map_err(Fence::own)
     }
 
-    async fn pass(&mut self, client: &Client, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Entered, Failure> {
+    async fn pass(
+        &mut self,
+        client: &Client,
+        rows: &[Record],
+        marks: &[(LaneId, Mark)],
+    ) -> Result<TransactionWork, Failure> {
         let sql = format!(
             "UPDATE {} SET writes = writes + 1 WHERE pipeline = $1 AND destination = $2 AND epoch = $3 \
              RETURNING writes",
@@ -278,14 +283,14 @@ impl Fence {
                     "an interrupted write took effect, but its retry contains other rows",
                 )));
             }
-            return Ok(Entered::Written);
+            return Ok(TransactionWork::Written);
         }
         if self.current != self.committed + 1 {
             return Err(self.went_back(self.current - 1));
         }
         self.pending = None;
         self.store(client, marks).await?;
-        Ok(Entered::Write)
+        Ok(TransactionWork::Write)
     }
 
     /// Stores the marks. Each replaces the mark known to this run; for an unknown lane, it replaces any mark.

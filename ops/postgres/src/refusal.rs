@@ -5,7 +5,7 @@ use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Operation, Record};
 
-use crate::column::Kind;
+use crate::column::ColumnEncoding;
 use crate::create::NewColumns;
 use crate::encode::encode;
 use crate::name::TableName;
@@ -35,25 +35,25 @@ fn refuse(settings: &Settings, record: &Record) -> Result<(), Fault> {
 }
 
 /// The types of columns, as the writer encodes values for them; arrays of them are more.
-const KINDS: [Kind; 18] = [
-    Kind::Bool,
-    Kind::Int2,
-    Kind::Int4,
-    Kind::Int8,
-    Kind::Float4,
-    Kind::Float8,
-    Kind::Numeric,
-    Kind::Text,
-    Kind::Bytea,
-    Kind::Uuid,
-    Kind::Json,
-    Kind::Jsonb,
-    Kind::Date,
-    Kind::Timestamp,
-    Kind::TimestampTz,
-    Kind::Vector,
-    Kind::Parsed { array: false },
-    Kind::Parsed { array: true },
+const KINDS: [ColumnEncoding; 18] = [
+    ColumnEncoding::Bool,
+    ColumnEncoding::Int2,
+    ColumnEncoding::Int4,
+    ColumnEncoding::Int8,
+    ColumnEncoding::Float4,
+    ColumnEncoding::Float8,
+    ColumnEncoding::Numeric,
+    ColumnEncoding::Text,
+    ColumnEncoding::Bytea,
+    ColumnEncoding::Uuid,
+    ColumnEncoding::Json,
+    ColumnEncoding::Jsonb,
+    ColumnEncoding::Date,
+    ColumnEncoding::Timestamp,
+    ColumnEncoding::TimestampTz,
+    ColumnEncoding::Vector,
+    ColumnEncoding::Parsed { array: false },
+    ColumnEncoding::Parsed { array: true },
 ];
 
 /// A column to which key and payload give values that no type of a column makes the same.
@@ -65,14 +65,14 @@ fn differing<'k>(key: &'k Object, payload: &Object) -> Option<&'k Str> {
     key.iter().find(differs).map(|(field, _)| field)
 }
 
-/// Whether there is a type of a column in which two values are the same, as the writer compares them.
+/// Returns `true` if there is a type of a column in which two values are the same, as the writer compares them.
 fn may_be_same(one: &Value, other: &Value) -> bool {
-    let is_same = |kind: &Kind| {
+    let is_same = |kind: &ColumnEncoding| {
         let (mut first, mut second) = (Vec::new(), Vec::new());
         encode(kind, one, &mut first).is_ok() && encode(kind, other, &mut second).is_ok() && first == second
     };
     // The number of the type of the elements is the same on both sides.
-    KINDS.iter().any(|kind| is_same(kind) || is_same(&Kind::Array(Box::new(kind.clone()), 0)))
+    KINDS.iter().any(|kind| is_same(kind) || is_same(&ColumnEncoding::Array(Box::new(kind.clone()), 0)))
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use std::fmt::Write;
 
-use crate::column::{Column, Filled, Kind};
+use crate::column::{Column, ColumnEncoding, GeneratedColumn};
 use crate::name::{Quoted, list};
 use crate::table::{RowAction, RowShape, Table};
 
 /// Returns the type of the parameter or of the staging table's column.
 fn carried(column: &Column) -> &str {
     match column.kind {
-        Kind::Parsed { .. } => "text",
+        ColumnEncoding::Parsed { .. } => "text",
         _ => &column.sql_type,
     }
 }
@@ -17,7 +17,7 @@ fn carried(column: &Column) -> &str {
 /// Returns the cast from that type to the column's type.
 fn cast(column: &Column) -> String {
     match column.kind {
-        Kind::Parsed { .. } => format!("::{}", column.sql_type),
+        ColumnEncoding::Parsed { .. } => format!("::{}", column.sql_type),
         _ => String::new(),
     }
 }
@@ -140,7 +140,7 @@ fn update(table: &Table, shape: &RowShape, rows: &str) -> String {
 
 fn insert_into(table: &Table, shape: &RowShape) -> String {
     let columns = columns(table, shape, RowAction::Upsert);
-    let overriding = match columns.clone().any(|column| column.filled == Filled::Identity) {
+    let overriding = match columns.clone().any(|column| column.filled == GeneratedColumn::Identity) {
         true => " OVERRIDING SYSTEM VALUE",
         false => "",
     };

@@ -9,9 +9,9 @@ use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 
-use crate::catalog::Layout;
+use crate::catalog::TableLayout;
 use crate::codes;
-use crate::column::{Column, Filled, Kind};
+use crate::column::{Column, ColumnEncoding, GeneratedColumn};
 use crate::encode::{self, EncodedValues, Mismatch};
 use crate::name::{Quoted, TableName};
 
@@ -23,7 +23,7 @@ const MOST_SHAPES: usize = 256;
 /// A table with its layout.
 pub(crate) struct Table {
     pub(crate) name: TableName,
-    pub(crate) layout: Layout,
+    pub(crate) layout: TableLayout,
     shapes: Vec<RowShape>,
 }
 
@@ -96,7 +96,7 @@ impl From<Fault> for RowFault {
 static NEXT_SHAPE: AtomicU64 = AtomicU64::new(0);
 
 impl Table {
-    pub(crate) fn new(name: TableName, layout: Layout) -> Self {
+    pub(crate) fn new(name: TableName, layout: TableLayout) -> Self {
         Table { name, layout, shapes: Vec::new() }
     }
 
@@ -235,7 +235,7 @@ impl Table {
             let missing = Some(MissingPart::Column(field.clone()));
             return Err(EncodeError::Unknown(RowFault { fault: Fault::record(codes::COLUMN_MISSING, text), missing }));
         };
-        if columns[found].filled == Filled::Generated {
+        if columns[found].filled == GeneratedColumn::Generated {
             let text = format!("column {} of {} is generated: remove the field", Quoted(field), self.name);
             let missing = Some(MissingPart::Type(field.clone()));
             return Err(EncodeError::Final(RowFault { fault: Fault::record(codes::COLUMN_GENERATED, text), missing }));
@@ -277,13 +277,15 @@ impl Table {
         // A domain may have a precision that its columns do not show.
         let checked: Vec<String> = columns()
             .filter(|column| match column.kind {
-                Kind::Parsed { .. } | Kind::Text | Kind::Json | Kind::Jsonb => true,
-                Kind::Numeric => column.type_of.0 != NUMERIC,
+                ColumnEncoding::Parsed { .. } | ColumnEncoding::Text | ColumnEncoding::Json | ColumnEncoding::Jsonb => {
+                    true
+                }
+                ColumnEncoding::Numeric => column.type_of.0 != NUMERIC,
                 _ => false,
             })
             // For JSON, PostgreSQL's message identifies the type that it cannot parse.
             .filter(|column| {
-                matches!(column.kind, Kind::Json | Kind::Jsonb)
+                matches!(column.kind, ColumnEncoding::Json | ColumnEncoding::Jsonb)
                     || !message.contains("invalid input syntax for type json")
             })
             .map(|column| format!("{} ({})", Quoted(&column.name), column.sql_type))

@@ -23,7 +23,7 @@ use self::rejected::RejectedRows;
 use crate::batch::plan;
 use crate::codes;
 use crate::fault::Failure;
-use crate::marks::{Entered, Fence};
+use crate::marks::{Fence, TransactionWork};
 use crate::name::TableName;
 use crate::row::parts;
 use crate::session::{COPY_FROM, Session};
@@ -311,12 +311,12 @@ impl TableWriter {
             return self.end(session, (records, marks), done, true).await;
         }
         session.begin().await?;
-        let mut entered = Entered::Write;
+        let mut entered = TransactionWork::Write;
         let done: Result<(), Failure> = async {
             if let Some(fence) = &mut self.fence {
                 entered = fence.enter(session.client(), records, marks).await?;
             }
-            if entered == Entered::Write {
+            if entered == TransactionWork::Write {
                 for step in &steps {
                     session.run(step, tables, bytes).await?;
                 }
@@ -328,7 +328,7 @@ impl TableWriter {
             Ok(())
         }
         .await;
-        self.end(session, (records, marks), done, entered == Entered::Write).await
+        self.end(session, (records, marks), done, entered == TransactionWork::Write).await
     }
 
     /// Ends the open transaction: commits it if everything succeeded and is to be kept.
@@ -372,12 +372,12 @@ impl TableWriter {
         mut refused: RefusedRows,
     ) -> Result<Verdicts, Failure> {
         session.begin().await?;
-        let mut entered = Entered::Write;
+        let mut entered = TransactionWork::Write;
         let done: Result<(), Failure> = async {
             if let Some(fence) = &mut self.fence {
                 entered = fence.enter(session.client(), records, marks).await?;
             }
-            if entered == Entered::Write {
+            if entered == TransactionWork::Write {
                 // A check at the end of the transaction could not be attributed to a row.
                 session.execute("SET CONSTRAINTS ALL IMMEDIATE").await?;
                 self.bisect(session, &mut refused).await?;
@@ -389,12 +389,12 @@ impl TableWriter {
         }
         .await;
         let all_or_none = self.fence.is_some() && !refused.is_empty();
-        let keep = entered == Entered::Write && !all_or_none;
+        let keep = entered == TransactionWork::Write && !all_or_none;
         self.end(session, (records, marks), done, keep).await?;
         match entered {
-            Entered::Written => Ok(Verdicts::All(Delivered::Durable)),
-            Entered::Write if all_or_none => Ok(Verdicts::Refused(refused)),
-            Entered::Write => Ok(verdicts(records.len(), refused)),
+            TransactionWork::Written => Ok(Verdicts::All(Delivered::Durable)),
+            TransactionWork::Write if all_or_none => Ok(Verdicts::Refused(refused)),
+            TransactionWork::Write => Ok(verdicts(records.len(), refused)),
         }
     }
 

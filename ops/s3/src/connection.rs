@@ -22,7 +22,7 @@ use aws_smithy_http_client::proxy::ProxyConfig;
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use aws_smithy_http_client::{Builder as HttpBuilder, Connector};
 
-use answers::Bounded;
+use answers::LimitedClient;
 use credentials::{Chain, Environment};
 
 use crate::codes;
@@ -188,7 +188,7 @@ impl Connection {
         };
         let mut config = Builder::new()
             .behavior_version(BehaviorVersion::latest())
-            .http_client(Bounded(http_client()))
+            .http_client(LimitedClient(http_client()))
             .region(Region::new(region))
             .credentials_provider(credentials)
             .force_path_style(self.path_style)

@@ -29,9 +29,9 @@ use bytes::Bytes;
 
 use crate::codes;
 use crate::connection::{Connection, Options, refused};
-use crate::retry::{Asked, opening};
+use crate::retry::{RequestPurpose, opening};
 use compression::Compression;
-use name::{Identity, Names};
+use name::{BatchHash, UniqueNames};
 
 /// Maximum size of an object in one request. Larger ones would need multipart uploads.
 const LARGEST: u64 = 64 << 20;
@@ -100,19 +100,19 @@ fn configure(settings: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
     Ok(Arc::new(S3Destination {
         connection,
         bytes: settings.max_object_bytes.to_usize(),
-        layout: Arc::new(Layout {
+        layout: Arc::new(ObjectLayout {
             prefix: settings.prefix.map(|prefix| Str::from(prefix.trim())).unwrap_or_default(),
             folder: settings.folder,
             format,
             compression: settings.compression,
             content_type: settings.content_type.trim().into(),
         }),
-        wrote: Wrote::default(),
+        wrote: WroteObject::default(),
     }))
 }
 
 /// Layout of the objects.
-struct Layout {
+struct ObjectLayout {
     prefix: Str,
     folder: Option<Template>,
     format: RecordFormat,
@@ -122,17 +122,17 @@ struct Layout {
 
 struct S3Destination {
     connection: Connection,
-    layout: Arc<Layout>,
+    layout: Arc<ObjectLayout>,
     bytes: usize,
-    wrote: Wrote,
+    wrote: WroteObject,
 }
 
 /// True if an object was written since the plan was compiled, by this run or an earlier one. An access that is denied
 /// afterwards was revoked and may be granted again.
 #[derive(Clone, Default)]
-struct Wrote(Arc<AtomicBool>);
+struct WroteObject(Arc<AtomicBool>);
 
-impl Wrote {
+impl WroteObject {
     fn note(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -163,14 +163,14 @@ impl Destination for S3Destination {
         let client = self.connection.open().await?;
         let bucket = self.connection.bucket().clone();
         let what = format!("whether bucket {bucket} exists");
-        let asked = Asked { server: self.connection.server(), what: &what };
+        let asked = RequestPurpose { server: self.connection.server(), what: &what };
         opening(host, asked, || self.reach(&client)).await?;
         Ok(Box::new(Objects {
             client,
             bucket,
             layout: self.layout.clone(),
             wrote: self.wrote.clone(),
-            names: Names::new(&host.pipeline, &host.node),
+            names: UniqueNames::new(&host.pipeline, &host.node),
         }))
     }
 
@@ -239,21 +239,21 @@ fn head(folder: &Template) -> String {
 struct Objects {
     client: Client,
     bucket: Str,
-    layout: Arc<Layout>,
-    wrote: Wrote,
-    names: Names,
+    layout: Arc<ObjectLayout>,
+    wrote: WroteObject,
+    names: UniqueNames,
 }
 
 /// The lines of one object.
-struct Lines {
+struct ObjectLines {
     body: Vec<u8>,
-    identity: Identity,
+    identity: BatchHash,
 }
 
 #[async_trait]
 impl Writer for Objects {
     async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
-        let mut objects: BTreeMap<String, Vec<Lines>> = BTreeMap::new();
+        let mut objects: BTreeMap<String, Vec<ObjectLines>> = BTreeMap::new();
         let mut failures = Vec::new();
         let mut line = Vec::new();
         for (row, record) in rows.iter().enumerate() {
@@ -267,9 +267,9 @@ impl Writer for Objects {
             };
             let objects = objects.entry(folder).or_default();
             // A record may be much larger as formatted text than in memory.
-            let full = |lines: &Lines| (lines.body.len() + line.len()) as u64 > LARGEST;
+            let full = |lines: &ObjectLines| (lines.body.len() + line.len()) as u64 > LARGEST;
             if objects.last().is_none_or(full) {
-                objects.push(Lines { body: Vec::new(), identity: Identity::new() });
+                objects.push(ObjectLines { body: Vec::new(), identity: BatchHash::new() });
             }
             if let Some(lines) = objects.last_mut() {
                 lines.body.extend_from_slice(&line);
@@ -278,7 +278,7 @@ impl Writer for Objects {
         }
         self.names.begin();
         for (folder, objects) in objects {
-            for Lines { body, identity } in objects {
+            for ObjectLines { body, identity } in objects {
                 let name = self.names.name(&folder, identity);
                 let (ending, compression) = (self.layout.compression.ending(), self.layout.compression);
                 let key = format!("{}{folder}{name}.ndjson{ending}", self.layout.prefix);
@@ -332,7 +332,7 @@ impl Objects {
     }
 }
 
-impl Layout {
+impl ObjectLayout {
     /// Appends the line of a record and returns its folder, which is empty or ends with a slash.
     fn line(&self, record: &Record, line: &mut Vec<u8>) -> Result<String, Fault> {
         self.format.encode(record, line)?;

@@ -1,4 +1,11 @@
 //! The `s3` source and destination: objects in a bucket of Amazon S3 or of a compatible server.
+//!
+//! ```
+//! let mut registry = anabranch_plugin::registry::Registry::new();
+//! anabranch_ops_s3::register(&mut registry);
+//! assert!(registry.source("s3").is_ok());
+//! assert!(registry.destination("s3").is_ok());
+//! ```
 
 pub mod codes;
 mod connection;

@@ -22,13 +22,13 @@ const OPENING: (Duration, Duration) = (Duration::from_secs(15), Duration::from_s
 
 /// Server and purpose of a request, for messages: `http://127.0.0.1:9000`, `whether bucket b keeps versions`.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestPurpose<'a> {
     pub(crate) server: &'a str,
     pub(crate) what: &'a str,
 }
 
 /// Waits for an answer, and logs a warning if it takes long.
-pub(crate) async fn attended<T>(host: &Host, asked: Asked<'_>, answer: impl Future<Output = T>) -> T {
+pub(crate) async fn attended<T>(host: &Host, asked: RequestPurpose<'_>, answer: impl Future<Output = T>) -> T {
     let mut answer = std::pin::pin!(answer);
     if let Ok(answer) = timeout(SILENCE, &mut answer).await {
         return answer;
@@ -45,7 +45,11 @@ pub(crate) async fn attended<T>(host: &Host, asked: Asked<'_>, answer: impl Futu
 ///
 /// # Errors
 /// Returns the last fault; transient if the server did not answer.
-pub(crate) async fn opening<T, F>(host: &Host, asked: Asked<'_>, mut attempt: impl FnMut() -> F) -> Result<T, Fault>
+pub(crate) async fn opening<T, F>(
+    host: &Host,
+    asked: RequestPurpose<'_>,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, Fault>
 where
     F: Future<Output = Result<T, Fault>>,
 {
@@ -55,7 +59,7 @@ where
         failures += 1;
         let pause = PAUSES.after(failures);
         let answer = timeout(OPENING.0, attended(host, asked, attempt())).await.unwrap_or_else(|_| {
-            let (Asked { server, what }, seconds) = (asked, OPENING.0.as_secs());
+            let (RequestPurpose { server, what }, seconds) = (asked, OPENING.0.as_secs());
             let text = format!("{server} did not report {what} within {seconds} s; check objstore.endpoint");
             Err(Fault::transient(codes::S3_UNAVAILABLE, text))
         });

@@ -172,15 +172,15 @@ impl Source for S3Source {
         };
         let fetching = Fetching { bucket, host: host.clone(), limit: self.limit };
         let reader = Objects::new(fetching, self.pace, versioned, self.sum(), place);
-        Ok((Box::new(reader), Box::new(Forgetful)))
+        Ok((Box::new(reader), Box::new(NoAcknowledgement)))
     }
 }
 
 /// Acknowledges nothing: the objects stay in the bucket.
-struct Forgetful;
+struct NoAcknowledgement;
 
 #[async_trait]
-impl Acker for Forgetful {
+impl Acker for NoAcknowledgement {
     async fn ack(&mut self, _: &Partition, _: &[Position]) -> Result<(), Fault> {
         Ok(())
     }

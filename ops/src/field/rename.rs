@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::{Flow, Found, Kinds, Place, Type};
+use anabranch_plugin::flow::{Flow, Kinds, Place, PossibleValues, Type};
 use anabranch_plugin::kind;
 use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
 use anabranch_plugin::parameters::{Argument, Parameters, shared};
@@ -137,7 +137,7 @@ impl InlineOperator for Rename {
             let twice = field != new && taken_by.is_some_and(|taker| !freed(taker));
             let (old, taken) = (flow.peek(field), flow.peek(new));
             flow.rename(place(), field, name);
-            let there = |found: &Found| !found.is_missing() && !found.missing;
+            let there = |found: &PossibleValues| !found.is_missing() && !found.missing;
             if field != new && there(&old) && there(&taken) {
                 let message = format!("every record fails here: the field {new} already exists");
                 let since = Some((taken.ty.since, "exists since here".to_owned()));
@@ -263,7 +263,7 @@ mod tests {
             rename(".Metadata.no:n").unwrap(),
             testing::text(&testing::record(SAMPLE)).replace(r#""b":"2""#, r#""b":"2","n":"""#)
         );
-        // Nothing is created around it, and what is there stays.
+        // No parent is created, and existing fields stay.
         for stays in [".Payload.After.no.way:n", ".Payload.Before.id:n", ".Payload.After.no:id", ".Payload.After.id:id"]
         {
             assert_eq!(rename(stays), after(r#""id":7"#), "{stays}");

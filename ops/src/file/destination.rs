@@ -94,7 +94,7 @@ impl Destination for ConfiguredFile {
                 false => unwritable(&self.path, &e),
             })?;
         self.opened.store(true, Ordering::Relaxed);
-        let mut writer = Lines {
+        let mut writer = LineDestination {
             host: host.clone(),
             path: self.path.clone(),
             sync: self.sync,
@@ -148,7 +148,7 @@ struct Output {
     frame: Frame,
 }
 
-struct Lines {
+struct LineDestination {
     host: Host,
     path: PathBuf,
     sync: bool,
@@ -157,7 +157,7 @@ struct Lines {
 }
 
 #[async_trait]
-impl Writer for Lines {
+impl Writer for LineDestination {
     async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
         // Wait for a call that was dropped. The executor sends its records again, whatever the outcome.
         let _ = self.output.settle().await;
@@ -201,7 +201,7 @@ impl Writer for Lines {
     }
 }
 
-impl Lines {
+impl LineDestination {
     fn warn(&mut self) {
         for warning in self.output.here().map(|output| output.appender.warnings()).unwrap_or_default() {
             tracing::warn!(pipeline = %self.host.pipeline, connector = %self.host.node, "{warning}");

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::backlog::Survey;
 use super::gap::{RotationGap, unread};
-use super::generations::{Generations, Missed, Next};
-use super::position::{FilePosition, Resume, Seen, identity};
-use super::rotation::{Directory, Form, Left, successor};
+use super::generations::{Generations, Next, UnreadFiles};
+use super::position::{CheckedContent, FilePosition, Resume, identity};
+use super::rotation::{Directory, FinishedFile, NamePattern, successor};
 use super::watch::Arrivals;
 use current::Current;
 pub(super) use opening::{misled, open_regular};
@@ -29,11 +29,11 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Result of a step.
 #[derive(Debug)]
-pub(super) enum Step {
-    /// There is no file at the path.
+pub(super) enum StepResult {
+    /// No file exists at the path.
     Missing,
     /// A file was opened; reading starts at this place.
-    Opened(Opened),
+    Opened(ReadStart),
     /// Bytes were appended to the buffer.
     Grown,
     /// The end of the file is reached.
@@ -52,7 +52,7 @@ pub(super) enum Step {
 
 /// Start of reading in a file.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct ReadStart {
     pub(super) place: FilePosition,
     /// A warning for the user.
     pub(super) warning: Option<String>,
@@ -66,10 +66,10 @@ pub(super) struct Follower {
     current: Option<Current>,
     /// The next file, which was rotated away after the last one, and whether the system reported it.
     next: Option<(File, bool)>,
-    left: Before,
+    left: PreviousFiles,
     /// The directory of the files, and the forms of the name that the current file had there last.
     directory: Option<Directory>,
-    forms: Vec<Form>,
+    forms: Vec<NamePattern>,
     /// Files whose content differs from the one that was read last: length and time of the last write, by identity.
     others: HashMap<u32, (u64, SystemTime)>,
     /// Files that appear at the path, if the system reports them.
@@ -77,16 +77,16 @@ pub(super) struct Follower {
     /// Time of the last check of the waiting files.
     looked: Option<Instant>,
     survey: Survey,
-    missed: Missed,
-    /// What to say of files before the next one that could not be read.
+    missed: UnreadFiles,
+    /// Reports about earlier files that could not be read.
     lost: Option<String>,
 }
 
 /// The file after the current one.
 #[derive(Debug)]
-enum Found {
+enum NextFile {
     File(File),
-    /// There is none except the one at the path and those that the system reports.
+    /// No file exists except the one at the path and those that the system reports.
     None {
         is_certain: bool,
     },
@@ -96,7 +96,7 @@ enum Found {
 
 /// The file that was left last, and those left before it with the same time of the last write.
 #[derive(Debug, Default)]
-struct Before {
+struct PreviousFiles {
     identities: Vec<u32>,
     written: Option<SystemTime>,
 }
@@ -108,14 +108,14 @@ impl Follower {
             resume,
             current: None,
             next: None,
-            left: Before::default(),
+            left: PreviousFiles::default(),
             directory: None,
             forms: Vec::new(),
             others: HashMap::new(),
             arrivals: None,
             looked: None,
             survey: Survey::default(),
-            missed: Missed::default(),
+            missed: UnreadFiles::default(),
             lost: None,
         }
     }
@@ -126,7 +126,7 @@ impl Follower {
     }
 
     /// Reads the next bytes into `buffer`. Of a line longer than [`CHUNK`], reads at most `most` bytes.
-    pub(super) fn step(&mut self, buffer: &mut Vec<u8>, most: usize) -> io::Result<Step> {
+    pub(super) fn step(&mut self, buffer: &mut Vec<u8>, most: usize) -> io::Result<StepResult> {
         if self.current.is_some() && self.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
             self.keep_what_is_cut()?;
         } else {
@@ -149,30 +149,30 @@ impl Follower {
             Ok(metadata) => (self::identity(&metadata) != identity, None),
             // The successor was moved away too, and the next file does not exist yet.
             Err(e) if e.kind() == io::ErrorKind::NotFound => match self.successor()? {
-                Found::File(next) => (true, Some(next)),
-                Found::None { .. } | Found::Unlisted => (false, None),
+                NextFile::File(next) => (true, Some(next)),
+                NextFile::None { .. } | NextFile::Unlisted => (false, None),
             },
             Err(e) => return Err(e),
         };
-        let Some(current) = self.current.as_mut().filter(|_| replaced) else { return Ok(Step::AtEnd) };
+        let Some(current) = self.current.as_mut().filter(|_| replaced) else { return Ok(StepResult::AtEnd) };
         // After a restart many files may be moved away already: do not wait at each of them.
         let is_at_rest = current.replaced.is_none() && was_moved && is_at_rest(&metadata);
-        // The more files wait, the longer ago the writer reopened the path.
+        // With more waiting files, the writer reopened the path longer ago.
         let grace = GRACE / u32::try_from(waiting).unwrap_or(u32::MAX).max(1);
         let has_grace = current.replaced.get_or_insert_with(Instant::now).elapsed() < grace;
         let next = match next {
             // Another file was moved away after this one, so the writer has reopened the path twice.
             None if is_at_rest => match self.successor()? {
-                Found::File(next) => Some(next),
-                Found::None { .. } | Found::Unlisted => None,
+                NextFile::File(next) => Some(next),
+                NextFile::None { .. } | NextFile::Unlisted => None,
             },
             next => next,
         };
         if has_grace && !(is_at_rest && next.is_some()) {
-            return Ok(Step::Leaving);
+            return Ok(StepResult::Leaving);
         }
         let next = match next {
-            Some(next) => Found::File(next),
+            Some(next) => NextFile::File(next),
             None => self.successor()?,
         };
         let unread = self.unread_before(&next);
@@ -180,17 +180,17 @@ impl Follower {
             // A rotation that is under way renames one file after the other.
             && current.gap.get_or_insert_with(Instant::now).elapsed() < GRACE
         {
-            return Ok(Step::Leaving);
+            return Ok(StepResult::Leaving);
         }
         self.next = match next {
-            Found::File(file) => Some((file, false)),
-            Found::Unlisted => return Ok(Step::Unlisted),
-            Found::None { is_certain } => {
-                // The last look at the next one, before it is read.
+            NextFile::File(file) => Some((file, false)),
+            NextFile::Unlisted => return Ok(StepResult::Unlisted),
+            NextFile::None { is_certain } => {
+                // The last check of the next file before it is read.
                 self.keep_what_is_cut()?;
                 let next = match self.generations().map_or(Next::None, |them| them.take(Some(identity))) {
                     Next::File(file) => Some((file, true)),
-                    Next::Later => return Ok(Step::Leaving),
+                    Next::Later => return Ok(StepResult::Leaving),
                     Next::None => None,
                 };
                 self.missed.unknown += u64::from(!is_certain);
@@ -198,14 +198,14 @@ impl Follower {
             }
         };
         self.note_unread(unread);
-        let Some(current) = &self.current else { return Ok(Step::AtEnd) };
+        let Some(current) = &self.current else { return Ok(StepResult::AtEnd) };
         let written = metadata.modified().ok();
         if self.left.written != written {
-            self.left = Before { identities: Vec::new(), written };
+            self.left = PreviousFiles { identities: Vec::new(), written };
         }
         self.left.identities.push(current.identity);
         self.current = None;
-        Ok(Step::Replaced)
+        Ok(StepResult::Replaced)
     }
 
     fn generations(&self) -> Option<&Generations> {
@@ -214,16 +214,20 @@ impl Follower {
 
     /// Finds the next file among those that were moved away and were there before the system's reports began. If the
     /// directory was moved, searches it at its new place, then the one that replaced it.
-    fn successor(&mut self) -> io::Result<Found> {
-        let Some(current) = &self.current else { return Ok(Found::None { is_certain: true }) };
+    fn successor(&mut self) -> io::Result<NextFile> {
+        let Some(current) = &self.current else { return Ok(NextFile::None { is_certain: true }) };
         let reported: Vec<u32> =
             self.generations().into_iter().flat_map(|them| them.lengths(None)).map(|(it, ..)| it).collect();
         let elsewhere = self.directory.as_ref().is_none_or(|directory| !directory.is_of(&self.path));
         let here = elsewhere.then(|| Directory::of(&self.path));
         let (mut listed, mut denied) = (false, false);
         for directory in self.directory.iter().map(Ok).chain(here.as_ref().map(Result::as_ref)) {
-            let left =
-                Left { file: &current.file, ends: &current.ends, forms: &self.forms, read: &self.left.identities };
+            let left = FinishedFile {
+                file: &current.file,
+                ends: &current.ends,
+                forms: &self.forms,
+                read: &self.left.identities,
+            };
             let found = match directory {
                 Ok(directory) => successor(directory, &self.path, left, &reported),
                 Err(error) => Err(error.kind().into()),
@@ -235,7 +239,7 @@ impl Follower {
                         self.forms = found.forms;
                     }
                     if let Some(file) = found.file {
-                        return Ok(Found::File(file));
+                        return Ok(NextFile::File(file));
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -247,18 +251,19 @@ impl Follower {
         // indicates more files.
         let is_closed = denied && self.arrivals.is_none() && !current.was_moved;
         Ok(match current.is_told || is_closed || listed && !denied {
-            true => Found::None { is_certain: !is_closed },
-            false => Found::Unlisted,
+            true => NextFile::None { is_certain: !is_closed },
+            false => NextFile::Unlisted,
         })
     }
 
-    /// Returns the number of files between the current one and the next that cannot be read, if the system did not report them.
-    fn unread_before(&self, next: &Found) -> u64 {
+    /// Returns the number of files between the current one and the next that cannot be read, if the system did not
+    /// report them.
+    fn unread_before(&self, next: &NextFile) -> u64 {
         let Some(current) = self.current.as_ref().filter(|current| !current.is_told) else { return 0 };
         let next = match next {
-            Found::File(file) => file.metadata().ok().map(|metadata| identity(&metadata)),
-            Found::None { .. } => None,
-            Found::Unlisted => return 0,
+            NextFile::File(file) => file.metadata().ok().map(|metadata| identity(&metadata)),
+            NextFile::None { .. } => None,
+            NextFile::Unlisted => return 0,
         };
         let told = self.generations().map(|them| them.lengths(Some(current.identity))).unwrap_or_default();
         let reported_written: Vec<SystemTime> = told.into_iter().filter_map(|(.., written)| written).collect();
@@ -289,7 +294,7 @@ impl Follower {
     }
 
     /// Finds files that were truncated or rewritten in place before all their seen content was read, among the current
-    /// and the waiting ones. If a copy of the content is beside the path, it is read instead; otherwise the content
+    /// and the waiting ones. If a copy of the content is next to the path, it is read instead; otherwise the content
     /// counts as missed.
     fn keep_what_is_cut(&mut self) -> io::Result<()> {
         self.looked = Some(Instant::now());
@@ -334,8 +339,8 @@ impl Follower {
         self.missed.last = Some(SystemTime::now());
     }
 
-    /// Returns a file beside the path that holds the lost content. Skips files that were last written before it.
-    fn copy_of(&self, lost: &Seen) -> Option<(File, u32)> {
+    /// Returns a file next to the path that contains the lost content. Skips files that were last written before it.
+    fn copy_of(&self, lost: &CheckedContent) -> Option<(File, u32)> {
         let directory = Directory::of(&self.path).ok()?;
         let present = fs::metadata(&self.path).ok().map(|metadata| identity(&metadata));
         let mut siblings = directory.siblings(&self.path).ok()?;
@@ -387,9 +392,9 @@ impl Follower {
     }
 
     /// Returns the counts of missed files since the first file was opened.
-    pub(super) fn missed(&self) -> Missed {
+    pub(super) fn missed(&self) -> UnreadFiles {
         let told = self.generations().map(Generations::missed).unwrap_or_default();
-        Missed {
+        UnreadFiles {
             files: self.missed.files + told.files,
             last: told.last.or(self.missed.last),
             unknown: self.missed.unknown + told.unknown,
@@ -424,10 +429,10 @@ mod tests {
         let (mut follower, mut buffer) = (Follower::new(path, None), Vec::new());
         while memchr::memchr(b'\n', &buffer).is_none() {
             let step = follower.step(&mut buffer, usize::MAX).unwrap();
-            assert!(matches!(step, Step::Opened(_) | Step::Grown), "{step:?}");
+            assert!(matches!(step, StepResult::Opened(_) | StepResult::Grown), "{step:?}");
         }
         assert_eq!((buffer.len(), buffer.capacity()), (5_000_001, 5_000_001));
-        // Not further than the limit, whatever comes then.
+        // At most up to the limit.
         let mut follower = Follower::new(directory.path().join("lines"), None);
         buffer.clear();
         for _ in 0..3 {

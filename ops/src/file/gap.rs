@@ -1,30 +1,31 @@
-//! Rotated files that a restart cannot read, compressed or gone, as the names of the files beside them show.
+//! Detects rotated files that a restart cannot read because they are compressed or gone, by the names of other files.
 
 use std::cmp::Ordering;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::rotation::{Directory, Form, Sibling, compare, is_numbered, newer};
+use super::rotation::{Directory, NamePattern, Sibling, compare, is_numbered, newer};
 
-/// What compressors append to names, digits as in a [`Form`].
+/// Endings that compressors append to names, with digits as in a [`NamePattern`].
 const COMPRESSED: [&str; 11] = [".gz", ".bz0", ".xz", ".zst", ".lz0", ".Z", ".zip", ".lzma", ".br", ".lz", ".lzo"];
 
 /// Largest number of digits in the number of a rotated file. A longer number is something else, such as a process id.
 const COUNTED: usize = 3;
 
-/// What is known of files that were rotated away without a report of the system.
+/// Known facts about files that were rotated away without a notification of the system.
 pub(super) struct RotationGap<'u> {
-    /// The file that is left, and the rotated file that is read next: `None` if it is at the path, or the system reported it.
+    /// The finished file, and the rotated file that is read next: `None` if it is at the path, or the system
+    /// reported it.
     pub(super) left: u32,
     pub(super) next: Option<u32>,
-    /// The files that the system reported: how many were rotated away, and when each was written.
+    /// Number of rotated files that the system reported, and the time of the last write to each.
     pub(super) reported: usize,
     pub(super) reported_written: &'u [SystemTime],
 }
 
-/// How many files that came between two others cannot be read, judged by their names: those whose numbers are left out
-/// where the names count, and those that are compressed. 0 where the file that is left has another name.
+/// Returns the number of files between two others that cannot be read, judged by their names: files whose numbers are
+/// missing in a numbered sequence, and compressed files. Returns 0 if the finished file has another name.
 ///
 /// # Errors
 /// The directory may not be listed, or is gone.
@@ -40,7 +41,7 @@ pub(super) fn unread(directory: &Directory, path: &Path, files: &RotationGap<'_>
     let alike: Vec<&Sibling> = siblings.iter().filter(|sibling| sibling.form == left.form).collect();
     let is_there = |number: usize| alike.iter().any(|sibling| count(sibling) == Some(number));
     let absent = match (newer(&alike), count(left), next.map(count)) {
-        // The next smaller one that is there is read.
+        // The file with the next smaller existing number is read.
         (Some(Ordering::Less), Some(number), _) => {
             (files.reported + 1..number).rev().take_while(|number| !is_there(*number)).count()
         }
@@ -60,7 +61,7 @@ pub(super) fn unread(directory: &Directory, path: &Path, files: &RotationGap<'_>
     Ok(absent as u64)
 }
 
-/// How many compressed files beside a path were written after that moment, and none after `until`.
+/// Returns the number of compressed files next to a path that were written after a time, but not after `until`.
 ///
 /// # Errors
 /// The directory may not be listed, or is gone.
@@ -79,7 +80,7 @@ pub(super) fn compressed(
     Ok(siblings.iter().filter(is_one).count() as u64)
 }
 
-/// The number by which a rotation counts a file.
+/// Returns the sequence number of a rotated file.
 fn count(sibling: &Sibling) -> Option<usize> {
     match sibling.numbers.as_slice() {
         [number] if number.len() <= COUNTED => number.parse().ok(),
@@ -93,8 +94,8 @@ fn seconds(time: SystemTime) -> u64 {
 }
 
 impl Sibling {
-    /// The form and the numbers of its name before it was compressed; `None` where it is not.
-    fn uncompressed(&self) -> Option<(Form, &[String])> {
+    /// Form and numbers of its name before compression; `None` if it is not compressed.
+    fn uncompressed(&self) -> Option<(NamePattern, &[String])> {
         let (before, after) = &self.form;
         let (suffix, after) = COMPRESSED.iter().find_map(|suffix| Some((suffix, after.strip_suffix(suffix)?)))?;
         let own = self.numbers.len() - usize::from(suffix.ends_with('0'));

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::follower::{misled, open_regular};
-use super::position::{Seen, identity};
+use super::position::{CheckedContent, identity};
 use super::rotation::Directory;
 
 /// Maximum number of files that are held open for a late reader. Later ones are opened after these are read.
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A change in the directory of the path.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
+pub(super) enum DirectoryChange {
     /// An entry was created.
     Created,
     /// An entry lost its name; the entry of the `MovedTo` with the same number receives it.
@@ -39,20 +39,20 @@ pub(super) struct Generations {
     /// The directory, kept open so that files are found even if it is moved.
     directory: Directory,
     name: OsString,
-    queue: Mutex<Queue>,
+    queue: Mutex<FileQueue>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct FileQueue {
     files: VecDeque<Generation>,
     /// True if reported changes are not fully processed.
     unsettled: bool,
-    missed: Missed,
+    missed: UnreadFiles,
 }
 
 /// Counts of files that could not be read completely.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Missed {
+pub(super) struct UnreadFiles {
     /// Files that were gone before they could be opened.
     pub(super) files: u64,
     /// Time at which the last of them appeared.
@@ -68,17 +68,17 @@ pub(super) struct Missed {
 #[derive(Debug)]
 struct Generation {
     appeared: (SystemTime, Instant),
-    called: Called,
+    called: GenerationName,
     opened: Option<(File, u32)>,
     /// Content at the last check.
-    seen: Seen,
+    seen: CheckedContent,
     /// True if the name led to something other than a file, so that no lines can be missed.
     is_no_file: bool,
 }
 
 /// Name of a file in the directory, as far as known.
 #[derive(Debug)]
-enum Called {
+enum GenerationName {
     Name(OsString),
     /// The file is being renamed; the number is that of the rename.
     Moving(u32),
@@ -98,7 +98,7 @@ pub(super) enum Next {
 impl Generations {
     /// Creates a queue for the entry `name` in `directory`.
     pub(super) fn new(directory: Directory, name: OsString) -> Self {
-        let queue = Queue::default();
+        let queue = FileQueue::default();
         Generations { directory, name, queue: Mutex::new(queue) }
     }
 
@@ -107,7 +107,7 @@ impl Generations {
         &self.directory
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, FileQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -121,12 +121,12 @@ impl Generations {
     }
 
     /// Records a change of an entry.
-    pub(super) fn see(&self, name: &OsStr, change: Change) {
+    pub(super) fn see(&self, name: &OsStr, change: DirectoryChange) {
         let mut queue = self.lock();
         let is_ours = *name == *self.name;
         let concerns = |file: &Generation| match (&file.called, change) {
-            (Called::Name(called), _) => *called == *name,
-            (Called::Moving(moved), Change::MovedTo(number)) => *moved == number,
+            (GenerationName::Name(called), _) => *called == *name,
+            (GenerationName::Moving(moved), DirectoryChange::MovedTo(number)) => *moved == number,
             _ => false,
         };
         if !is_ours && !queue.files.iter().any(concerns) {
@@ -134,20 +134,22 @@ impl Generations {
         }
         queue.unsettled = true;
         match change {
-            Change::Created | Change::MovedTo(_) => {
-                queue.called(name).for_each(|file| file.called = Called::Gone);
+            DirectoryChange::Created | DirectoryChange::MovedTo(_) => {
+                queue.called(name).for_each(|file| file.called = GenerationName::Gone);
                 let moving = |file: &&mut Generation| match (&file.called, change) {
-                    (Called::Moving(moved), Change::MovedTo(number)) => *moved == number,
+                    (GenerationName::Moving(moved), DirectoryChange::MovedTo(number)) => *moved == number,
                     _ => false,
                 };
                 match queue.files.iter_mut().find(moving) {
-                    Some(file) => file.called = Called::Name(name.to_owned()),
+                    Some(file) => file.called = GenerationName::Name(name.to_owned()),
                     None if is_ours => queue.appear(name),
                     None => {}
                 }
             }
-            Change::MovedFrom(number) => queue.called(name).for_each(|file| file.called = Called::Moving(number)),
-            Change::Deleted => queue.called(name).for_each(|file| file.called = Called::Gone),
+            DirectoryChange::MovedFrom(number) => {
+                queue.called(name).for_each(|file| file.called = GenerationName::Moving(number))
+            }
+            DirectoryChange::Deleted => queue.called(name).for_each(|file| file.called = GenerationName::Gone),
         }
     }
 
@@ -205,11 +207,11 @@ impl Generations {
 
     /// Checks the waiting files, without the `current` one. Returns those that were truncated or rewritten since the
     /// last check, with their previous content. Blocks.
-    pub(super) fn look(&self, current: Option<u32>) -> Vec<(u32, Seen)> {
+    pub(super) fn look(&self, current: Option<u32>) -> Vec<(u32, CheckedContent)> {
         let mut queue = self.lock();
         let looked = queue.files.iter_mut().filter_map(|Generation { opened, seen, .. }| {
             let (file, identity) = opened.as_ref().filter(|(_, identity)| Some(*identity) != current)?;
-            // A file that cannot be read is reported when its turn comes.
+            // An unreadable file is reported when it is next in the queue.
             Some((*identity, seen.look(file).ok()??))
         });
         looked.collect()
@@ -229,21 +231,21 @@ impl Generations {
             Generation {
                 appeared: (SystemTime::now(), Instant::now()),
                 // The file is open, so its name does not matter.
-                called: Called::Gone,
+                called: GenerationName::Gone,
                 opened: Some((file, identity)),
-                seen: Seen::default(),
+                seen: CheckedContent::default(),
                 is_no_file: false,
             },
         );
     }
 
     /// Returns the counts of missed files so far.
-    pub(super) fn missed(&self) -> Missed {
+    pub(super) fn missed(&self) -> UnreadFiles {
         self.lock().missed
     }
 
     /// Opens the files that have a name, and counts those that are gone.
-    fn open(&self, queue: &mut Queue) {
+    fn open(&self, queue: &mut FileQueue) {
         let mut at = 0;
         while at < queue.files.len() {
             let opened = queue.files.iter().filter(|file| file.opened.is_some()).count();
@@ -252,9 +254,9 @@ impl Generations {
                 continue;
             };
             let found = match called {
-                Called::Name(name) if opened < MOST_OPEN => open_regular(&self.directory.at().join(name)),
-                Called::Name(_) | Called::Moving(_) => Err(io::ErrorKind::WouldBlock.into()),
-                Called::Gone => {
+                GenerationName::Name(name) if opened < MOST_OPEN => open_regular(&self.directory.at().join(name)),
+                GenerationName::Name(_) | GenerationName::Moving(_) => Err(io::ErrorKind::WouldBlock.into()),
+                GenerationName::Gone => {
                     if let Some(file) = queue.files.remove(at) {
                         queue.miss(&file);
                     }
@@ -285,20 +287,20 @@ impl Generations {
     }
 }
 
-impl Queue {
+impl FileQueue {
     fn appear(&mut self, name: &OsStr) {
         let appeared = (SystemTime::now(), Instant::now());
         self.files.push_back(Generation {
             appeared,
-            called: Called::Name(name.to_owned()),
+            called: GenerationName::Name(name.to_owned()),
             opened: None,
-            seen: Seen::default(),
+            seen: CheckedContent::default(),
             is_no_file: false,
         });
     }
 
     fn called<'q>(&'q mut self, name: &'q OsStr) -> impl Iterator<Item = &'q mut Generation> {
-        let is_called = move |file: &&mut Generation| matches!(&file.called, Called::Name(it) if *it == *name);
+        let is_called = move |file: &&mut Generation| matches!(&file.called, GenerationName::Name(it) if *it == *name);
         self.files.iter_mut().filter(is_called)
     }
 
@@ -320,7 +322,7 @@ fn tells_of_no_file(error: &io::Error) -> bool {
 impl Generation {
     /// Returns `true` if the file can no longer be found.
     fn is_missing(&self) -> bool {
-        matches!(self.called, Called::Gone) || self.appeared.1.elapsed() >= PATIENCE
+        matches!(self.called, GenerationName::Gone) || self.appeared.1.elapsed() >= PATIENCE
     }
 }
 
@@ -362,22 +364,22 @@ mod tests {
             fs::write(path("log"), n.to_string()).unwrap();
         }
         let see = |name: &str, change| generations.see(OsStr::new(name), change);
-        see("log", Change::Created);
+        see("log", DirectoryChange::Created);
         generations.settle(false);
         assert!(matches!(generations.take(None), Next::Later), "not all is told");
-        see("log", Change::MovedFrom(1));
-        see("log.1", Change::MovedTo(1));
-        see("log", Change::Created);
+        see("log", DirectoryChange::MovedFrom(1));
+        see("log.1", DirectoryChange::MovedTo(1));
+        see("log", DirectoryChange::Created);
         generations.settle(false);
-        see("log.1", Change::MovedFrom(2));
+        see("log.1", DirectoryChange::MovedFrom(2));
         generations.settle(false);
-        see("log.2", Change::MovedTo(2));
-        see("log", Change::MovedFrom(3));
-        see("log.1", Change::MovedTo(3));
-        see("log", Change::Created);
+        see("log.2", DirectoryChange::MovedTo(2));
+        see("log", DirectoryChange::MovedFrom(3));
+        see("log.1", DirectoryChange::MovedTo(3));
+        see("log", DirectoryChange::Created);
         generations.settle(true);
         assert_eq!(all(&generations), ["0", "1", "2"]);
-        assert_eq!(generations.missed(), Missed::default());
+        assert_eq!(generations.missed(), UnreadFiles::default());
     }
 
     #[test]
@@ -395,10 +397,10 @@ mod tests {
             let (directory, generations) = generations();
             let path = directory.path().join("log");
             put(&path);
-            generations.see(OsStr::new("log"), Change::Created);
+            generations.see(OsStr::new("log"), DirectoryChange::Created);
             generations.settle(true);
             std::fs::rename(&path, directory.path().join("away")).unwrap();
-            generations.see(OsStr::new("log"), Change::Deleted);
+            generations.see(OsStr::new("log"), DirectoryChange::Deleted);
             generations.settle(true);
             assert!(matches!(generations.take(None), Next::None), "{what}");
             assert_eq!(generations.missed().files, 0, "{what}");
@@ -409,21 +411,21 @@ mod tests {
     fn a_file_that_is_gone_before_it_is_opened_is_counted() {
         let (directory, generations) = generations();
         fs::write(directory.path().join("log"), "last").unwrap();
-        for change in [Change::Created, Change::MovedFrom(1)] {
+        for change in [DirectoryChange::Created, DirectoryChange::MovedFrom(1)] {
             generations.see(OsStr::new("log"), change);
         }
-        generations.see(OsStr::new("old"), Change::MovedTo(1));
-        generations.see(OsStr::new("old"), Change::Deleted);
-        generations.see(OsStr::new("log"), Change::Created);
+        generations.see(OsStr::new("old"), DirectoryChange::MovedTo(1));
+        generations.see(OsStr::new("old"), DirectoryChange::Deleted);
+        generations.see(OsStr::new("log"), DirectoryChange::Created);
         generations.settle(true);
         assert_eq!(all(&generations), ["last"]);
         assert_eq!(generations.missed().files, 1);
         // An open file stays readable after it is removed.
         fs::write(directory.path().join("log"), "again").unwrap();
-        generations.see(OsStr::new("log"), Change::Created);
+        generations.see(OsStr::new("log"), DirectoryChange::Created);
         generations.settle(true);
         fs::remove_file(directory.path().join("log")).unwrap();
-        generations.see(OsStr::new("log"), Change::Deleted);
+        generations.see(OsStr::new("log"), DirectoryChange::Deleted);
         generations.settle(true);
         assert_eq!((all(&generations), generations.missed().files), (vec!["again".to_owned()], 1));
     }

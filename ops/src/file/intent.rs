@@ -1,4 +1,4 @@
-//! Write intents, kept beside the file. After a crash they distinguish a torn line of this destination from foreign
+//! Write intents, stored next to the file. After a crash they distinguish a torn line of this destination from foreign
 //! data.
 //!
 //! Before each write, the bytes and their place are stored in `.<name>.anabranch`. If a process is killed during a

@@ -31,9 +31,9 @@ pub(super) struct FilePosition {
     /// Checksum of the path at which the file is read.
     pub(super) path: PathSum,
     /// Checksum of the first [`HEAD`] delivered bytes.
-    head: Head,
+    head: StartChecksum,
     /// Checksum of the last delivered line.
-    trail: Trail,
+    trail: LastLineChecksum,
 }
 
 /// Checksum of the path in the settings of a source.
@@ -43,7 +43,7 @@ pub(super) struct PathSum(u16);
 impl PathSum {
     /// Computes the checksum of a path as it is written.
     pub(super) fn of(path: &Path) -> Self {
-        PathSum(Head::of(path.as_os_str().as_bytes()).short() as u16)
+        PathSum(StartChecksum::of(path.as_os_str().as_bytes()).short() as u16)
     }
 }
 
@@ -203,11 +203,11 @@ impl Resume {
         }
         let mut start = vec![0; delivered.min(HEAD as u64) as usize];
         file.read_exact_at(&mut start, 0)?;
-        if Head::of(&start).short() != self.head {
+        if StartChecksum::of(&start).short() != self.head {
             return Ok(None);
         }
         if let Some(trail) = self.trail
-            && Trail::read(file, delivered, self.tail)?.short() != trail
+            && LastLineChecksum::read(file, delivered, self.tail)?.short() != trail
         {
             return Ok(None);
         }
@@ -219,7 +219,7 @@ impl Resume {
             return Ok(None);
         }
         start.truncate(self.offset.min(HEAD as u64) as usize);
-        let (head, trail) = (Head::of(&start), Trail::read(file, self.offset, 0)?);
+        let (head, trail) = (StartChecksum::of(&start), LastLineChecksum::read(file, self.offset, 0)?);
         let Resume { offset, line, tail, .. } = *self;
         let path = self.path.unwrap_or_default();
         Ok(Some(FilePosition {
@@ -237,21 +237,21 @@ impl Resume {
 
 /// Checksum of the start of a file (FNV-1a).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Head {
+struct StartChecksum {
     hash: u64,
     len: usize,
 }
 
-impl Default for Head {
+impl Default for StartChecksum {
     fn default() -> Self {
-        Head { hash: 0xcbf2_9ce4_8422_2325, len: 0 }
+        StartChecksum { hash: 0xcbf2_9ce4_8422_2325, len: 0 }
     }
 }
 
-impl Head {
+impl StartChecksum {
     /// Computes the checksum of `bytes`.
     fn of(bytes: &[u8]) -> Self {
-        let mut head = Head::default();
+        let mut head = StartChecksum::default();
         head.feed(bytes);
         head
     }
@@ -271,22 +271,26 @@ impl Head {
     }
 }
 
-/// Checksum of the last line before a place. Covers at most the last [`Trail::MOST`] bytes of the line, and at least
-/// the last [`Trail::LEAST`] bytes of the file. Computed for every record, so it takes only nanoseconds.
+/// Checksum of the last line before a place. Covers at most the last [`LastLineChecksum::MOST`] bytes of the line, and
+/// at least the last [`LastLineChecksum::LEAST`] bytes of the file. Computed for every record, so it takes only
+/// nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Trail {
+struct LastLineChecksum {
     sum: u64,
     /// Bytes before the current buffer; zeros before the start of the file.
-    before: [u8; Trail::LEAST],
+    before: [u8; LastLineChecksum::LEAST],
 }
 
-impl Default for Trail {
+impl Default for LastLineChecksum {
     fn default() -> Self {
-        Trail { sum: Trail::sum(&[0; Trail::LEAST]), before: [0; Trail::LEAST] }
+        LastLineChecksum {
+            sum: LastLineChecksum::sum(&[0; LastLineChecksum::LEAST]),
+            before: [0; LastLineChecksum::LEAST],
+        }
     }
 }
 
-impl Trail {
+impl LastLineChecksum {
     const LEAST: usize = 64;
     const MOST: usize = 256;
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -294,10 +298,10 @@ impl Trail {
     /// Sets the checksum to that of the next line, or the available part of it: the last `len` bytes of `seen`.
     #[inline]
     fn feed(&mut self, seen: &[u8], len: usize) {
-        let len = len.clamp(Trail::LEAST, Trail::MOST);
+        let len = len.clamp(LastLineChecksum::LEAST, LastLineChecksum::MOST);
         self.sum = match seen.len().checked_sub(len) {
-            Some(start) => Trail::sum(&seen[start..]),
-            None => Trail::sum(&self.last(seen)),
+            Some(start) => LastLineChecksum::sum(&seen[start..]),
+            None => LastLineChecksum::sum(&self.last(seen)),
         };
     }
 
@@ -305,13 +309,13 @@ impl Trail {
         self.before = self.last(seen);
     }
 
-    fn last(&self, seen: &[u8]) -> [u8; Trail::LEAST] {
+    fn last(&self, seen: &[u8]) -> [u8; LastLineChecksum::LEAST] {
         let mut last = self.before;
         match seen.last_chunk() {
             Some(all) => last = *all,
             None => {
                 last.copy_within(seen.len().., 0);
-                last[Trail::LEAST - seen.len()..].copy_from_slice(seen);
+                last[LastLineChecksum::LEAST - seen.len()..].copy_from_slice(seen);
             }
         }
         last
@@ -320,14 +324,14 @@ impl Trail {
     /// Reads the checksum at `place` from a file. The last line is the last `tail` bytes or, if `tail` is 0, ends with
     /// a line feed.
     fn read(file: &File, place: u64, tail: u64) -> io::Result<Self> {
-        let mut bytes = [0; Trail::MOST];
-        let seen = &mut bytes[Trail::MOST - place.min(Trail::MOST as u64) as usize..];
+        let mut bytes = [0; LastLineChecksum::MOST];
+        let seen = &mut bytes[LastLineChecksum::MOST - place.min(LastLineChecksum::MOST as u64) as usize..];
         file.read_exact_at(seen, place - seen.len() as u64)?;
         let len = match (tail, seen.split_last()) {
             (0, Some((_, line))) => line.len() - memchr::memrchr(b'\n', line).map_or(0, |end| end + 1) + 1,
-            _ => tail.min(Trail::MOST as u64) as usize,
+            _ => tail.min(LastLineChecksum::MOST as u64) as usize,
         };
-        let mut trail = Trail::default();
+        let mut trail = LastLineChecksum::default();
         trail.feed(&bytes, len);
         trail.turn(&bytes);
         Ok(trail)
@@ -338,12 +342,13 @@ impl Trail {
     fn sum(bytes: &[u8]) -> u64 {
         let step = |sum: u64, word: &[u8; 16]| {
             let word = u128::from_le_bytes(*word);
-            let product = u128::from(word as u64 ^ Trail::ODD) * u128::from((word >> 64) as u64 ^ !Trail::ODD);
+            let product = u128::from(word as u64 ^ LastLineChecksum::ODD)
+                * u128::from((word >> 64) as u64 ^ !LastLineChecksum::ODD);
             sum.rotate_left(23).wrapping_add(product as u64 ^ (product >> 64) as u64)
         };
         let (words, _) = bytes.as_chunks();
         let sum = words.iter().fold(bytes.len() as u64, step);
-        bytes.last_chunk().map_or(sum, |last| step(sum, last)).wrapping_mul(Trail::ODD)
+        bytes.last_chunk().map_or(sum, |last| step(sum, last)).wrapping_mul(LastLineChecksum::ODD)
     }
 
     fn short(self) -> u32 {
@@ -353,21 +358,21 @@ impl Trail {
 
 /// First and last bytes that were read from a file, for comparison with its later content.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ends {
+pub(super) struct EndBytes {
     /// Number of bytes that were read.
     pub(super) len: u64,
     first: Vec<u8>,
     last: Vec<u8>,
 }
 
-impl Ends {
+impl EndBytes {
     /// Reads them for the first `len` bytes of a file.
     pub(super) fn read(file: &File, len: u64) -> io::Result<Self> {
         let size = len.min(HEAD as u64) as usize;
         let (mut first, mut last) = (vec![0; size], vec![0; size]);
         file.read_exact_at(&mut first, 0)?;
         file.read_exact_at(&mut last, len - size as u64)?;
-        Ok(Ends { len, first, last })
+        Ok(EndBytes { len, first, last })
     }
 
     /// Adds the next bytes that were read.
@@ -397,37 +402,37 @@ impl Ends {
 
 /// Content of a file at the last check.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    pub(super) ends: Ends,
+pub(super) struct CheckedContent {
+    pub(super) ends: EndBytes,
     /// Time of the last write; `None` before the first check.
     pub(super) written: Option<SystemTime>,
     changed: (i64, i64),
 }
 
-impl Seen {
+impl CheckedContent {
     /// Checks the file. If its previous content is gone because the file was truncated or rewritten, returns that
     /// content's description.
-    pub(super) fn look(&mut self, file: &File) -> io::Result<Option<Seen>> {
+    pub(super) fn look(&mut self, file: &File) -> io::Result<Option<CheckedContent>> {
         let metadata = file.metadata()?;
         let (len, changed) = (metadata.len(), (metadata.ctime(), metadata.ctime_nsec()));
         if self.written.is_some() && len == self.ends.len && changed == self.changed {
             return Ok(None);
         }
         let is_there = len >= self.ends.len && self.ends.are_in(file)?;
-        let ends = match Ends::read(file, len) {
+        let ends = match EndBytes::read(file, len) {
             Ok(ends) => ends,
             // The file is being truncated: the next check finds it.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             Err(e) => return Err(e),
         };
-        let seen = std::mem::replace(self, Seen { ends, written: metadata.modified().ok(), changed });
+        let seen = std::mem::replace(self, CheckedContent { ends, written: metadata.modified().ok(), changed });
         Ok((!is_there).then_some(seen))
     }
 }
 
 /// Hash of the device and inode number, which distinguishes files that exist at the same time.
 pub(super) fn identity(metadata: &std::fs::Metadata) -> u32 {
-    Head::of(&[metadata.dev().to_le_bytes(), metadata.ino().to_le_bytes()].concat()).short()
+    StartChecksum::of(&[metadata.dev().to_le_bytes(), metadata.ino().to_le_bytes()].concat()).short()
 }
 
 /// Returns the creation time of a file in milliseconds since 1970 (48 bits), or 0 if the file system does not store it.
@@ -458,7 +463,7 @@ mod tests {
         let mut place = FilePosition { path, ..FilePosition::start(5, 7 << 40) };
         place.advance(b"before\nabc\n", 4);
         (place.offset, place.line) = (1 << 47, 1 << 46);
-        let (head, trail) = (Head::of(b"abc\n").short(), Some(place.trail.short()));
+        let (head, trail) = (StartChecksum::of(b"abc\n").short(), Some(place.trail.short()));
         let expected = Resume {
             offset: 1 << 47,
             line: 1 << 46,
@@ -471,13 +476,14 @@ mod tests {
         };
         assert_eq!(resume(&place), expected);
         let place = place.with_tail(b"def");
-        let (head, trail) = (Head::of(b"abc\ndef").short(), Some(place.trail.short()));
+        let (head, trail) = (StartChecksum::of(b"abc\ndef").short(), Some(place.trail.short()));
         assert_eq!(resume(&place), Resume { tail: 3, head, trail, ..expected });
         assert!(Resume::decode(&Position::copy_from(b"12")).is_err());
     }
 
     proptest! {
-        /// However a file is cut into reads, a position in it is the same, and is found again until its last line changes.
+        /// However a file is cut into reads, a position in it is the same, and is found again until its last line
+        /// changes.
         #[test]
         fn a_place_is_found_again(
             lines in proptest::collection::vec(prop_oneof![6 => 0usize..30, 3 => 0usize..200, 1 => 0usize..2000], 1..30),
@@ -485,7 +491,7 @@ mod tests {
             tail in 0usize..700,
             changed in any::<proptest::sample::Index>(),
         ) {
-            let letters = (0u64..).map(|n| b'a' + (n.wrapping_mul(Trail::ODD) >> 60) as u8);
+            let letters = (0u64..).map(|n| b'a' + (n.wrapping_mul(LastLineChecksum::ODD) >> 60) as u8);
             let mut bytes: Vec<u8> = letters.take(lines.iter().map(|line| line + 1).sum::<usize>() + tail).collect();
             let file = tempfile::tempfile().unwrap();
             let metadata = file.metadata().unwrap();
@@ -518,7 +524,7 @@ mod tests {
             let ends = [(place, lines[lines.len() - 1] + 1), (with_tail, tail)];
             for (place, last) in ends.into_iter().filter(|(_, last)| *last > 0) {
                 let end = (place.offset + place.tail) as usize;
-                let changed = end - 1 - changed.index(last.clamp(Trail::LEAST, Trail::MOST).min(end));
+                let changed = end - 1 - changed.index(last.clamp(LastLineChecksum::LEAST, LastLineChecksum::MOST).min(end));
                 file.write_all_at(&[bytes[changed] ^ 1], changed as u64).unwrap();
                 prop_assert!(resume(&place).matches(&file).unwrap().is_none(), "{changed} of {end}");
                 file.write_all_at(&bytes[changed..=changed], changed as u64).unwrap();

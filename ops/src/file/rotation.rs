@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use rustix::fd::{AsRawFd as _, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 
-use super::position::{Ends, born, identity};
+use super::position::{EndBytes, born, identity};
 
 /// Number of attempts to list a directory in which files are being renamed.
 const LOOKS: usize = 10;
@@ -24,13 +24,13 @@ pub(super) struct Sibling {
     pub(super) written: SystemTime,
     /// Creation time, see [`born`].
     pub(super) born: u64,
-    pub(super) form: Form,
+    pub(super) form: NamePattern,
     pub(super) numbers: Vec<String>,
 }
 
 /// Parts of a name before and after the stem, with each number replaced by `0`. All files of one rotation scheme have
 /// the same form.
-pub(super) type Form = (String, String);
+pub(super) type NamePattern = (String, String);
 
 /// Number of digits from which a name contains a date or a time.
 const DATE_DIGITS: usize = 6;
@@ -124,8 +124,8 @@ impl Sibling {
     }
 }
 
-/// Whether names of a form are that of a path and numbers.
-pub(super) fn is_numbered((before, after): &Form, path: &Path) -> bool {
+/// Returns `true` if names of a form are that of a path and numbers.
+pub(super) fn is_numbered((before, after): &NamePattern, path: &Path) -> bool {
     let extension = path.extension().map(|extension| format!(".{}", extension.to_string_lossy()));
     let rest = extension.map_or_else(|| after.clone(), |extension| after.replacen(&extension, "", 1));
     before.is_empty() && rest.contains('0') && !rest.contains(char::is_alphabetic)
@@ -188,12 +188,12 @@ fn begins(whole: &File, part: &File, after: u64) -> io::Result<bool> {
 
 /// The file that was at the path and was read to its end.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Left<'l> {
+pub(super) struct FinishedFile<'l> {
     pub(super) file: &'l File,
     /// First and last bytes that were read.
-    pub(super) ends: &'l Ends,
+    pub(super) ends: &'l EndBytes,
     /// Forms of its name when it was last seen.
-    pub(super) forms: &'l [Form],
+    pub(super) forms: &'l [NamePattern],
     /// Identities of files that were read, with the same time of the last write.
     pub(super) read: &'l [u32],
 }
@@ -204,7 +204,7 @@ pub(super) struct Successor {
     /// The file; `None` if the next one is at the path.
     pub(super) file: Option<File>,
     /// Forms of its name or, if there is none, of the file that was left. Empty if that file is not in the directory.
-    pub(super) forms: Vec<Form>,
+    pub(super) forms: Vec<NamePattern>,
 }
 
 /// Finds the file that was at `path` after `left` and was moved away as well. It is the next by time of the last write
@@ -216,7 +216,12 @@ pub(super) struct Successor {
 ///
 /// # Errors
 /// Fails if the directory cannot be listed or is gone.
-pub(super) fn successor(directory: &Directory, path: &Path, left: Left<'_>, others: &[u32]) -> io::Result<Successor> {
+pub(super) fn successor(
+    directory: &Directory,
+    path: &Path,
+    left: FinishedFile<'_>,
+    others: &[u32],
+) -> io::Result<Successor> {
     let metadata = left.file.metadata()?;
     let (identity_of_left, written) = (identity(&metadata), metadata.modified()?);
     let present = fs::metadata(path).ok().map(|metadata| identity(&metadata));
@@ -234,7 +239,7 @@ pub(super) fn successor(directory: &Directory, path: &Path, left: Left<'_>, othe
         if names.is_empty() {
             names = siblings.extract_if(.., |sibling| is_copy(sibling)).collect();
         }
-        let forms: Vec<Form> = names.iter().map(|name| name.form.clone()).collect();
+        let forms: Vec<NamePattern> = names.iter().map(|name| name.form.clone()).collect();
         let known = if forms.is_empty() { left.forms } else { &forms };
         let is_new = |sibling: &Sibling| known.contains(&sibling.form) && !others.contains(&sibling.identity);
         siblings.retain(is_new);
@@ -243,7 +248,7 @@ pub(super) fn successor(directory: &Directory, path: &Path, left: Left<'_>, othe
             (form, newer(&alike.collect::<Vec<_>>()))
         });
         let newer: Vec<_> = newer.collect();
-        let newer = |form: &Form| newer.iter().find(|(known, _)| *known == form).and_then(|(_, newer)| *newer);
+        let newer = |form: &NamePattern| newer.iter().find(|(known, _)| *known == form).and_then(|(_, newer)| *newer);
         let is_newer = |sibling: &&Sibling| match sibling.written.cmp(&written) {
             Ordering::Equal => {
                 let newer = newer(&sibling.form);
@@ -304,7 +309,7 @@ pub(super) fn compare(one: &[String], other: &[String]) -> Ordering {
 }
 
 /// Returns the form and the numbers of a name that contains `stem` as a separate word.
-fn form(name: &OsStr, stem: &OsStr) -> Option<(Form, Vec<String>)> {
+fn form(name: &OsStr, stem: &OsStr) -> Option<(NamePattern, Vec<String>)> {
     let (name, stem) = (name.to_string_lossy(), stem.to_string_lossy());
     name.match_indices(&*stem).find_map(|(at, _)| {
         let (before, after) = (&name[..at], &name[at + stem.len()..]);

@@ -16,7 +16,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use tokio::sync::Notify;
 
-use super::generations::{Change, Generations};
+use super::generations::{DirectoryChange, Generations};
 use super::rotation::Directory;
 
 /// Watch of a path; ends on drop.
@@ -238,10 +238,10 @@ impl Watcher {
         let change = match flags {
             // A directory has no lines, so its changes do not matter.
             flags if flags.contains(ReadFlags::ISDIR) => None,
-            flags if flags.contains(ReadFlags::CREATE) => Some(Change::Created),
-            flags if flags.contains(ReadFlags::MOVED_FROM) => Some(Change::MovedFrom(event.cookie())),
-            flags if flags.contains(ReadFlags::MOVED_TO) => Some(Change::MovedTo(event.cookie())),
-            flags if flags.contains(ReadFlags::DELETE) => Some(Change::Deleted),
+            flags if flags.contains(ReadFlags::CREATE) => Some(DirectoryChange::Created),
+            flags if flags.contains(ReadFlags::MOVED_FROM) => Some(DirectoryChange::MovedFrom(event.cookie())),
+            flags if flags.contains(ReadFlags::MOVED_TO) => Some(DirectoryChange::MovedTo(event.cookie())),
+            flags if flags.contains(ReadFlags::DELETE) => Some(DirectoryChange::Deleted),
             _ => None,
         };
         for (_, listener) in watched.get(&event.wd()).into_iter().flatten() {
@@ -276,7 +276,7 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(120), watch.changed()).await.is_ok()
     }
 
-    /// What the system said of earlier changes.
+    /// Notifications of the system about earlier changes.
     async fn settle(watch: &Watch) {
         while tokio::time::timeout(Duration::from_millis(20), watch.changed()).await.is_ok() {}
     }

@@ -35,7 +35,7 @@ fn check(metadata: &fs::Metadata) -> io::Result<()> {
 /// Returns the content of a regular file of at most `limit` bytes. Blocks only for the file system.
 ///
 /// # Errors
-/// Those of [`open_regular`], and [`ErrorKind::FileTooLarge`].
+/// The errors of [`open_regular`], and [`ErrorKind::FileTooLarge`].
 pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open_regular(path)?;
     let most = if limit >= 1 << 20 { format!("{} MiB", limit >> 20) } else { format!("{} KiB", limit >> 10) };
@@ -53,7 +53,7 @@ pub fn read_regular(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// Returns the content of a text file, like [`read_regular`].
 ///
 /// # Errors
-/// Those of [`read_regular`], and [`ErrorKind::InvalidData`].
+/// The errors of [`read_regular`], and [`ErrorKind::InvalidData`].
 pub fn read_regular_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read_regular(path, limit)?)
         .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text in UTF-8"))

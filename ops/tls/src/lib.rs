@@ -1,6 +1,15 @@
 //! TLS configuration: trusted certificates and own certificates.
 //!
 //! Files are in PEM format and are read when a configuration is built. After a change of the files, build a new one.
+//!
+//! ```
+//! use anabranch_ops_tls::Trust;
+//!
+//! // Accepts any certificate: the connection is only encrypted.
+//! assert!(Trust::Anything.client(None).is_ok());
+//! // The file with the trusted authorities does not exist.
+//! assert!(Trust::ChainAndName.with_roots("/nonexistent/ca.pem").client(None).is_err());
+//! ```
 
 mod file;
 mod words;

@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// What no message has: the names of types, and lists of bytes.
+    /// Texts that no message may contain: the names of types, and lists of bytes.
     fn is_plain(words: &str) -> bool {
         !words.contains(['[', '(', '{']) && words.chars().next().is_some_and(char::is_lowercase)
     }

@@ -19,9 +19,9 @@ use anabranch_record::text::Str;
 use crate::cache::{Cache, Described};
 use crate::compiler::MachineCode;
 use crate::egress::{self, Ceiling};
-use crate::guest::{Death, Guest, Limits, Setting};
+use crate::guest::{Guest, GuestEnd, Limits, Setting};
 use crate::module::{CodeError, Compiling, ModuleFile};
-use crate::operator::Kind;
+use crate::operator::ModuleKind;
 
 /// Time limit for the specification of a compiled guest.
 const SPECIFY: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ pub struct Options {
 
 /// Content of a directory.
 #[derive(Default)]
-pub struct Found {
+pub struct DirectoryContent {
     /// The processors; versions of the same name are in ascending order.
     pub operators: Vec<Arc<dyn OperatorKind>>,
     /// Unusable files with the reason, and processors that exist twice.
@@ -57,7 +57,7 @@ enum LoadError {
     #[error(transparent)]
     Code(#[from] CodeError),
     #[error(transparent)]
-    Ended(#[from] Death),
+    Ended(#[from] GuestEnd),
     #[error("it does not return its specification: {0}")]
     Refused(String),
     #[error("it answers the request for its specification with something else")]
@@ -70,8 +70,8 @@ enum LoadError {
 /// directory is empty. A module whose specification is not cached is compiled to baseline code, because only an instance
 /// of it knows the specification: `compiling` is called before and after. The code of other modules is loaded or
 /// compiled when a pipeline opens them.
-pub fn load(directory: &Path, options: &Options, compiling: &(dyn Fn(Compiling<'_>) + Sync)) -> Found {
-    let mut found = Found::default();
+pub fn load(directory: &Path, options: &Options, compiling: &(dyn Fn(Compiling<'_>) + Sync)) -> DirectoryContent {
+    let mut found = DirectoryContent::default();
     let mut paths: Vec<PathBuf> = match fs::read_dir(directory) {
         Ok(entries) => entries.filter_map(|entry| Some(entry.ok()?.path())).collect(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return found,
@@ -117,7 +117,7 @@ pub fn load(directory: &Path, options: &Options, compiling: &(dyn Fn(Compiling<'
             // Invalid versions sort before valid ones.
             let order = semver::Version::parse(&version).ok();
             let kind = |loaded: Loaded| {
-                Arc::new(Kind::new(loaded.specification, loaded.module, options.limits, ceiling.clone()))
+                Arc::new(ModuleKind::new(loaded.specification, loaded.module, options.limits, ceiling.clone()))
             };
             kinds.extend(same.pop().map(|loaded| (name, order, kind(loaded))));
             continue;

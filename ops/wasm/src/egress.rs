@@ -14,7 +14,7 @@ use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::parameters::{Argument, ByteSize, Parameters};
 use anabranch_record::text::Str;
 
-pub(crate) use self::call::{Network, Refusal};
+pub(crate) use self::call::{Network, RequestFailure};
 pub use self::endpoint::{Endpoint, InvalidEndpoint};
 
 const ALLOW: &str = "sdk.egress.allow";
@@ -50,7 +50,7 @@ pub(crate) struct Egress {
 
 /// Result of a processor's request for network access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Granted {
+pub(crate) struct NetworkAccess {
     /// Granted access; `None` = no requests.
     pub(crate) egress: Option<Egress>,
     /// Requested parts that are not granted.
@@ -78,7 +78,7 @@ pub(crate) struct Settings {
 ///
 /// # Errors
 /// Fails if a setting is invalid.
-pub(crate) fn granted(settings: &Settings, ceiling: &Ceiling) -> Result<Granted, Diagnostics> {
+pub(crate) fn granted(settings: &Settings, ceiling: &Ceiling) -> Result<NetworkAccess, Diagnostics> {
     let entries = |text: &Option<Str>| -> Vec<String> {
         let text = text.as_ref().map_or("", |text| text.as_str());
         text.split(|c: char| c == ',' || c.is_whitespace()).filter(|e| !e.is_empty()).map(str::to_owned).collect()
@@ -102,11 +102,11 @@ pub(crate) fn granted(settings: &Settings, ceiling: &Ceiling) -> Result<Granted,
         return Err(findings);
     }
     if endpoints.is_empty() {
-        return Ok(Granted::default());
+        return Ok(NetworkAccess::default());
     }
     if !ceiling.enabled {
         let refused = vec![format!("{ALLOW} has no effect: processors.egress.enabled is false")];
-        return Ok(Granted { egress: None, refused });
+        return Ok(NetworkAccess { egress: None, refused });
     }
     let mut refused = Vec::new();
     if let Some(most) = &ceiling.endpoints {
@@ -136,7 +136,7 @@ pub(crate) fn granted(settings: &Settings, ceiling: &Ceiling) -> Result<Granted,
         timeout: ceiling.timeout.map_or(timeout, |most| most.min(timeout)),
         response_bytes: ceiling.response_bytes.map_or(response_bytes, |most| most.min(response_bytes)),
     };
-    Ok(Granted { egress: Some(egress), refused })
+    Ok(NetworkAccess { egress: Some(egress), refused })
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ impl Default for Limits {
 
 /// Reason why a guest no longer answers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Death {
+pub(crate) enum GuestEnd {
     #[error("the processor did not answer within {0:?}")]
     TimedOut(Duration),
     #[error("the processor trapped: {0}")]
@@ -68,23 +68,23 @@ fn last_words(said: &Option<String>) -> String {
     said.as_ref().map(|said| format!(": {said}")).unwrap_or_default()
 }
 
-impl Death {
+impl GuestEnd {
     /// Returns the stable code of the fault.
     pub(crate) fn code(&self) -> Code {
         match self {
-            Death::TimedOut(_) => codes::WASM_TIMEOUT,
-            Death::Trapped(_) => codes::WASM_TRAP,
-            Death::Exited { .. } => codes::WASM_EXITED,
-            Death::Garbled(_) => codes::WASM_BAD_RESPONSE,
-            Death::Unstartable(_) => codes::WASM_START,
+            GuestEnd::TimedOut(_) => codes::WASM_TIMEOUT,
+            GuestEnd::Trapped(_) => codes::WASM_TRAP,
+            GuestEnd::Exited { .. } => codes::WASM_EXITED,
+            GuestEnd::Garbled(_) => codes::WASM_BAD_RESPONSE,
+            GuestEnd::Unstartable(_) => codes::WASM_START,
         }
     }
 }
 
 /// Error of a guest that has ended.
 #[derive(Clone, Debug)]
-pub(crate) struct Gone {
-    pub(crate) death: Death,
+pub(crate) struct GuestEnded {
+    pub(crate) death: GuestEnd,
     /// True if the guest had received the command, so that the command may be the reason.
     pub(crate) took_command: bool,
 }
@@ -94,7 +94,7 @@ pub(crate) struct State {
     pub(crate) node: Str,
     /// Encoded commands.
     pub(crate) commands: Receiver<Bytes>,
-    pub(crate) replies: Sender<Result<CommandResponse, Gone>>,
+    pub(crate) replies: Sender<Result<CommandResponse, GuestEnded>>,
     /// A command that did not fit into the guest's buffer.
     pub(crate) waiting: Option<Bytes>,
     /// True if a command was passed to the guest and is not answered.
@@ -129,8 +129,8 @@ impl State {
         self.budget.forget();
     }
 
-    fn gone(&mut self, death: Death) -> Gone {
-        Gone { death, took_command: self.outstanding || self.waiting.is_some() }
+    fn gone(&mut self, death: GuestEnd) -> GuestEnded {
+        GuestEnded { death, took_command: self.outstanding || self.waiting.is_some() }
     }
 }
 
@@ -148,7 +148,7 @@ pub(crate) struct Setting<'a> {
 pub(crate) struct Guest {
     /// Channel of commands; `None` after the last one.
     commands: Option<Sender<Bytes>>,
-    replies: Receiver<Result<CommandResponse, Gone>>,
+    replies: Receiver<Result<CommandResponse, GuestEnded>>,
     /// The compiler of its code.
     compiler: Compiler,
     limits: Limits,
@@ -159,7 +159,7 @@ pub(crate) struct Guest {
 
 impl Guest {
     /// Starts a guest.
-    pub(crate) fn start(code: &MachineCode, setting: &Setting<'_>) -> Result<Guest, Death> {
+    pub(crate) fn start(code: &MachineCode, setting: &Setting<'_>) -> Result<Guest, GuestEnd> {
         let Setting { node, limits, .. } = *setting;
         let (commands, inbox) = mpsc::channel();
         let (outbox, replies) = mpsc::channel();
@@ -197,42 +197,42 @@ impl Guest {
                 clock::hold(held);
                 tracing::dispatcher::with_default(&dispatch, || live(&code, state));
             })
-            .map_err(|error| Death::Unstartable(format!("cannot start a thread: {error}")))?;
+            .map_err(|error| GuestEnd::Unstartable(format!("cannot start a thread: {error}")))?;
         Ok(Guest { commands: Some(commands), replies, compiler, limits, abandoned, over: false })
     }
 
     /// Sends a command and waits for its answer.
-    pub(crate) fn ask(&mut self, request: Request) -> Result<Response, Death> {
+    pub(crate) fn ask(&mut self, request: Request) -> Result<Response, GuestEnd> {
         self.ask_within(request, self.limits.time)
     }
 
     /// Like `ask`, with a shorter time limit.
-    pub(crate) fn ask_within(&mut self, request: Request, time: Option<Duration>) -> Result<Response, Death> {
+    pub(crate) fn ask_within(&mut self, request: Request, time: Option<Duration>) -> Result<Response, GuestEnd> {
         let command = CommandRequest { request: Some(request) }.encode_to_vec().into();
         let time = self.limits.time.into_iter().chain(time).min();
         self.give(command, time).map_err(|gone| gone.death)
     }
 
     /// Like `ask`, with an encoded command.
-    pub(crate) fn ask_encoded(&mut self, command: Bytes) -> Result<Response, Gone> {
+    pub(crate) fn ask_encoded(&mut self, command: Bytes) -> Result<Response, GuestEnded> {
         self.give(command, self.limits.time)
     }
 
-    fn give(&mut self, command: Bytes, time: Option<Duration>) -> Result<Response, Gone> {
+    fn give(&mut self, command: Bytes, time: Option<Duration>) -> Result<Response, GuestEnded> {
         if let Some(commands) = &self.commands {
             // A guest that has ended reports why.
             let _ = commands.send(command);
         }
         let reply = match time {
             Some(time) => self.replies.recv_timeout(time).map_err(|error| match error {
-                RecvTimeoutError::Timeout => Death::TimedOut(time),
+                RecvTimeoutError::Timeout => GuestEnd::TimedOut(time),
                 RecvTimeoutError::Disconnected => vanished(),
             }),
             None => self.replies.recv().map_err(|_| vanished()),
         };
-        let reply = reply.map_err(|death| Gone { death, took_command: true }).flatten();
+        let reply = reply.map_err(|death| GuestEnded { death, took_command: true }).flatten();
         let response = reply.and_then(|reply| {
-            let empty = || Gone { death: Death::Garbled("it is empty".to_owned()), took_command: true };
+            let empty = || GuestEnded { death: GuestEnd::Garbled("it is empty".to_owned()), took_command: true };
             reply.response.ok_or_else(empty)
         });
         if response.is_err() {
@@ -242,8 +242,8 @@ impl Guest {
     }
 }
 
-fn vanished() -> Death {
-    Death::Trapped("its thread has ended".to_owned())
+fn vanished() -> GuestEnd {
+    GuestEnd::Trapped("its thread has ended".to_owned())
 }
 
 impl Drop for Guest {
@@ -284,7 +284,7 @@ fn with(text: String, more: impl IntoIterator<Item = String>) -> String {
 /// Runs the guest on its thread.
 fn live(code: &MachineCode, state: State) {
     let replies = state.replies.clone();
-    let unstartable = |text| Gone { death: Death::Unstartable(text), took_command: false };
+    let unstartable = |text| GuestEnded { death: GuestEnd::Unstartable(text), took_command: false };
     let (linker, mut store) = match linker(code.compiler) {
         Ok(linker) => (linker, Store::new(linker.engine(), state)),
         Err(error) => {
@@ -313,8 +313,8 @@ fn live(code: &MachineCode, state: State) {
     let state = store.data_mut();
     state.output.flush();
     let said = || state.output.said().map(str::to_owned).into_iter().chain(state.budget.reason());
-    let exited = |code| Death::Exited { code, said: said().reduce(|said, reason| format!("{said}; {reason}")) };
-    let trapped = |text: String| Death::Trapped(with(text, said()));
+    let exited = |code| GuestEnd::Exited { code, said: said().reduce(|said, reason| format!("{said}; {reason}")) };
+    let trapped = |text: String| GuestEnd::Trapped(with(text, said()));
     let death = match ended {
         Ok(()) => exited(0),
         Err(error) => match (error.downcast_ref::<Exit>(), error.downcast_ref::<Trap>()) {

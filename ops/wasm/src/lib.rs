@@ -21,7 +21,7 @@ mod operator;
 mod optimiser;
 mod output;
 
-pub use self::directory::{Found, Options, load};
+pub use self::directory::{DirectoryContent, Options, load};
 pub use self::egress::{Ceiling, Endpoint, InvalidEndpoint};
 pub use self::guest::Limits;
 pub use self::module::Compiling;

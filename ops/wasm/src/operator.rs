@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_ops_opencdc::wire::{self, Configure, Empty, Outcome, ProcessedRecord, Request, Response};
+use anabranch_ops_opencdc::wire::{self, Configure, Empty, ProcessedRecord, RecordOutcome, Request, Response};
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Host;
@@ -20,8 +20,8 @@ use bytes::Bytes;
 
 use crate::codes;
 use crate::compiler::MachineCode;
-use crate::egress::{self, Ceiling, Granted, Network};
-use crate::guest::{Death, Gone, Guest, Limits, Setting};
+use crate::egress::{self, Ceiling, Network, NetworkAccess};
+use crate::guest::{Guest, GuestEnd, GuestEnded, Limits, Setting};
 use crate::module::ModuleFile;
 
 /// Maximum size in bytes of the records of one call, unless a single record is larger: the guest needs a multiple of
@@ -35,25 +35,25 @@ const STALLS: usize = 3;
 const TEARDOWN: Duration = Duration::from_secs(5);
 
 /// A processor kind that is implemented by a module.
-pub(crate) struct Kind {
+pub(crate) struct ModuleKind {
     specification: Specification,
     module: Arc<ModuleFile>,
     limits: Limits,
     ceiling: Arc<Ceiling>,
 }
 
-impl Kind {
+impl ModuleKind {
     pub(crate) fn new(
         specification: Specification,
         module: Arc<ModuleFile>,
         limits: Limits,
         ceiling: Arc<Ceiling>,
     ) -> Self {
-        Kind { specification, module, limits, ceiling }
+        ModuleKind { specification, module, limits, ceiling }
     }
 }
 
-impl OperatorKind for Kind {
+impl OperatorKind for ModuleKind {
     fn specification(&self) -> &Specification {
         &self.specification
     }
@@ -78,7 +78,7 @@ impl OperatorKind for Kind {
 struct WasmOperator {
     module: Arc<ModuleFile>,
     configure: Configure,
-    granted: Granted,
+    granted: NetworkAccess,
     limits: Limits,
 }
 
@@ -104,7 +104,7 @@ fn begin(
     host: &Host,
     network: &Option<Arc<Network>>,
 ) -> Result<Guest, Fault> {
-    let fault = |death: Death| Fault::fatal(death.code(), death);
+    let fault = |death: GuestEnd| Fault::fatal(death.code(), death);
     let setting = Setting {
         node: &host.node,
         schemas: host.schemas.clone(),
@@ -188,7 +188,7 @@ impl Wasm {
             let count = sent.len();
             let response = match self.guest.ask_encoded(command) {
                 Ok(response) => response,
-                Err(Gone { death, took_command }) => {
+                Err(GuestEnded { death, took_command }) => {
                     deaths += 1;
                     let fault = Fault::record(death.code(), death);
                     if deaths > DEATHS {
@@ -286,16 +286,16 @@ fn encode(rows: &[(usize, &mut Record)], most: usize) -> (Bytes, Vec<Bytes>) {
 fn decide(result: ProcessedRecord, sent: &Bytes, row: &mut Record) -> Option<Result<Decision, DecodeError>> {
     let enter = |bytes: &Bytes, row: &Record| decode_answer(bytes, sent, row);
     let decided = match result.outcome? {
-        Outcome::Single(bytes) => enter(&bytes, row).map(|record| {
+        RecordOutcome::Single(bytes) => enter(&bytes, row).map(|record| {
             *row = record;
             Decision::Keep
         }),
-        Outcome::Filter(_) => Ok(Decision::Filter),
-        Outcome::Error(error) => {
+        RecordOutcome::Filter(_) => Ok(Decision::Filter),
+        RecordOutcome::Error(error) => {
             let text = error.error.as_ref().map_or_else(|| "an error without a message".to_owned(), message);
             Ok(Decision::Fail(Fault::record(codes::WASM_ERROR, text)))
         }
-        Outcome::Multi(parts) => {
+        RecordOutcome::Multi(parts) => {
             let parts: Result<Vec<Record>, DecodeError> = parts.records.iter().map(|part| enter(part, row)).collect();
             parts.map(|mut parts| match parts.len() {
                 1 => {

@@ -1,13 +1,13 @@
 //! Properties of a scenario that limit what its run may do, and its variant for runs on the real clock.
 
-use super::{Execution, Processor, ProcessorAction, Scenario};
+use super::{Execution, ProcessorAction, Scenario, ScenarioProcessor};
 
 impl Scenario {
     /// Returns the scenario with short delays and nothing that hangs.
     pub fn with_short_delays(&self) -> Scenario {
         let mut fast = self.clone();
         fast.open_hangs = 0;
-        let processors = |processors: &mut Vec<Processor>| {
+        let processors = |processors: &mut Vec<ScenarioProcessor>| {
             for processor in processors {
                 if let Execution::Async { delay, hangs, late, .. } = &mut processor.execution {
                     (*delay, *hangs, *late) = (0, 0, 0);
@@ -35,12 +35,12 @@ impl Scenario {
     }
 
     /// Returns all processors.
-    pub fn all_processors(&self) -> impl Iterator<Item = &Processor> {
+    pub fn all_processors(&self) -> impl Iterator<Item = &ScenarioProcessor> {
         let sources = self.sources.iter().flat_map(|source| &source.processors);
         sources.chain(&self.processors).chain(self.sinks.iter().flat_map(|sink| &sink.processors))
     }
 
-    /// Returns `true` if a processor runs on a thread of its own, which the clock does not see.
+    /// Returns `true` if a processor runs on its own thread, which the paused clock does not wait for.
     pub fn has_threads(&self) -> bool {
         self.all_processors().any(|processor| processor.execution == Execution::Isolate)
     }

@@ -1,4 +1,4 @@
-//! Destinations: what may arrive, in which order, and what of it is durable; dead letters and their names.
+//! State of destinations: the copies that may arrive, their order and their durability; dead letters and their names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark};
 
 use super::{HashMap, State, World};
-use crate::oracle::Fate;
+use crate::oracle::RequiredOutcome;
 use crate::scenario::mix;
 
 /// The contents of a destination.
@@ -20,11 +20,11 @@ pub struct DestinationContents {
     pub marks: BTreeMap<LaneId, Mark>,
     /// Its transactions: the ids that each one stored, and the marks before it.
     pub transactions: Vec<(Vec<u64>, BTreeMap<LaneId, Mark>)>,
-    /// Whether it has lost transactions.
+    /// `true` if it has lost transactions.
     pub went_back: bool,
     /// Copies that it lost and that have not arrived again.
     lost: BTreeSet<u64>,
-    /// Whether it lost transactions in this run.
+    /// `true` if it lost transactions in this run.
     pub went_back_now: bool,
     /// Copies that are accepted and not flushed; a crash can lose each of them.
     unsynced: Vec<u64>,
@@ -41,23 +41,23 @@ fn letter_id(node: &str, id: u64) -> u64 {
     node.bytes().fold(mix(id, 77), |hash, byte| mix(hash, u64::from(byte)))
 }
 
-pub(super) fn expect(fate: &Fate, lane: usize, row: u32, destinations: &mut [DestinationContents]) {
+pub(super) fn expect(fate: &RequiredOutcome, lane: usize, row: u32, destinations: &mut [DestinationContents]) {
     let letters = destinations.len() - 1;
     let mut arrives = |destination: usize, id: u64| {
         let order = destinations[destination].arrivals.len();
         destinations[destination].arrivals.entry(id).or_insert((lane, row, order));
     };
     match fate {
-        Fate::Delivered(sink, id) => arrives(*sink, *id),
-        Fate::Letter(node, id, sink) => {
+        RequiredOutcome::Delivered(sink, id) => arrives(*sink, *id),
+        RequiredOutcome::Letter(node, id, sink) => {
             if let Some(sink) = sink {
                 arrives(*sink, *id);
             }
             arrives(letters, letter_id(node, *id));
         }
-        Fate::Filtered => {}
-        Fate::All(fates) => fates.iter().for_each(|fate| expect(fate, lane, row, destinations)),
-        Fate::Either(fates) => fates.iter().for_each(|fate| expect(fate, lane, row, destinations)),
+        RequiredOutcome::Filtered => {}
+        RequiredOutcome::All(fates) => fates.iter().for_each(|fate| expect(fate, lane, row, destinations)),
+        RequiredOutcome::Either(fates) => fates.iter().for_each(|fate| expect(fate, lane, row, destinations)),
     }
 }
 
@@ -229,29 +229,31 @@ impl State {
     }
 
     /// Returns `true` if an outcome has come true; `given` counts as delivered.
-    pub(super) fn is_durable(&self, fate: &Fate, given: &[(usize, u64)]) -> bool {
+    pub(super) fn is_durable(&self, fate: &RequiredOutcome, given: &[(usize, u64)]) -> bool {
         match fate {
-            Fate::Delivered(sink, id) => {
+            RequiredOutcome::Delivered(sink, id) => {
                 self.destinations[*sink].durable.contains_key(id) || given.contains(&(*sink, *id))
             }
             // The destination refuses this row, and the marks are valid for the rows that it accepts.
-            Fate::Letter(_, id, Some(sink)) if given.contains(&(*sink, *id)) => true,
-            Fate::Letter(node, id, _) => {
+            RequiredOutcome::Letter(_, id, Some(sink)) if given.contains(&(*sink, *id)) => true,
+            RequiredOutcome::Letter(node, id, _) => {
                 self.destinations.last().is_some_and(|letters| letters.durable.contains_key(&letter_id(node, *id)))
             }
-            Fate::Filtered => true,
-            Fate::All(fates) => fates.iter().all(|fate| self.is_durable(fate, given)),
-            Fate::Either(fates) => fates.iter().any(|fate| self.is_durable(fate, given)),
+            RequiredOutcome::Filtered => true,
+            RequiredOutcome::All(fates) => fates.iter().all(|fate| self.is_durable(fate, given)),
+            RequiredOutcome::Either(fates) => fates.iter().any(|fate| self.is_durable(fate, given)),
         }
     }
 
     /// Like [`State::is_durable`], but only for one destination and for what reaches no destination: with several
     /// destinations, the marks of one say nothing about the others.
-    fn is_complete_at(&self, destination: usize, fate: &Fate, given: &[(usize, u64)]) -> bool {
+    fn is_complete_at(&self, destination: usize, fate: &RequiredOutcome, given: &[(usize, u64)]) -> bool {
         match fate {
-            Fate::Delivered(sink, _) | Fate::Letter(_, _, Some(sink)) if *sink != destination => true,
-            Fate::All(fates) => fates.iter().all(|fate| self.is_complete_at(destination, fate, given)),
-            Fate::Either(fates) => fates.iter().any(|fate| self.is_complete_at(destination, fate, given)),
+            RequiredOutcome::Delivered(sink, _) | RequiredOutcome::Letter(_, _, Some(sink)) if *sink != destination => {
+                true
+            }
+            RequiredOutcome::All(fates) => fates.iter().all(|fate| self.is_complete_at(destination, fate, given)),
+            RequiredOutcome::Either(fates) => fates.iter().any(|fate| self.is_complete_at(destination, fate, given)),
             fate => self.is_durable(fate, given),
         }
     }
@@ -274,26 +276,26 @@ impl State {
     }
 }
 
-fn most_letters(fate: &Fate) -> u64 {
+fn most_letters(fate: &RequiredOutcome) -> u64 {
     match fate {
-        Fate::Letter(..) => 1,
-        Fate::Delivered(..) | Fate::Filtered => 0,
-        Fate::All(fates) => fates.iter().map(most_letters).sum(),
-        Fate::Either(fates) => fates.iter().map(most_letters).max().unwrap_or(0),
+        RequiredOutcome::Letter(..) => 1,
+        RequiredOutcome::Delivered(..) | RequiredOutcome::Filtered => 0,
+        RequiredOutcome::All(fates) => fates.iter().map(most_letters).sum(),
+        RequiredOutcome::Either(fates) => fates.iter().map(most_letters).max().unwrap_or(0),
     }
 }
 
 /// Returns the numbers of copies that end delivered, dead-lettered, and filtered; `None` if they are not certain.
-pub fn result_counts(fate: &Fate) -> Option<[u64; 3]> {
+pub fn result_counts(fate: &RequiredOutcome) -> Option<[u64; 3]> {
     match fate {
-        Fate::Delivered(..) => Some([1, 0, 0]),
-        Fate::Letter(..) => Some([0, 1, 0]),
-        Fate::Filtered => Some([0, 0, 1]),
-        Fate::All(fates) if fates.is_empty() => Some([0, 0, 1]),
-        Fate::All(fates) => fates.iter().try_fold([0; 3], |sum, fate| {
+        RequiredOutcome::Delivered(..) => Some([1, 0, 0]),
+        RequiredOutcome::Letter(..) => Some([0, 1, 0]),
+        RequiredOutcome::Filtered => Some([0, 0, 1]),
+        RequiredOutcome::All(fates) if fates.is_empty() => Some([0, 0, 1]),
+        RequiredOutcome::All(fates) => fates.iter().try_fold([0; 3], |sum, fate| {
             let one = result_counts(fate)?;
             Some([0, 1, 2].map(|i| sum[i] + one[i]))
         }),
-        Fate::Either(_) => None,
+        RequiredOutcome::Either(_) => None,
     }
 }

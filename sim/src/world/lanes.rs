@@ -9,7 +9,7 @@ use anabranch_record::mark::{LaneId, Mark, Partition};
 use tokio::time::Instant;
 
 use super::{State, World};
-use crate::oracle::{Copy, Fate};
+use crate::oracle::{Copy, RequiredOutcome};
 use crate::scenario::{Upstream, mix};
 
 /// Time after which a revoked partition gets no acknowledgements any more: five seconds, the duration of a commit, and
@@ -17,13 +17,13 @@ use crate::scenario::{Upstream, mix};
 const REVOKED: Duration = Duration::from_secs(15);
 
 /// A partition of a source.
-pub struct Lane {
+pub struct SourcePartition {
     /// Id.
     pub id: LaneId,
     /// Index of the source.
     pub source: usize,
     /// The required outcome of each row.
-    pub fates: Vec<Fate>,
+    pub fates: Vec<RequiredOutcome>,
     /// The next row to read in this run.
     pub next: u32,
     /// Number of rows that are stored as settled.
@@ -36,15 +36,16 @@ pub struct Lane {
     unacked: VecDeque<Position>,
     /// Time at which the partition was revoked.
     revoked: Option<Instant>,
-    /// Whether the partition is assigned again and waits for the position to resume from.
+    /// `true` if the partition is assigned again and waits for the position to resume from.
     returning: bool,
-    /// Whether the partition came back in this run and its rows are read again. Both copies of a row can be in flight.
+    /// `true` if the partition came back in this run and its rows are read again. Both copies of a row can be in
+    /// flight.
     pub(super) again: bool,
 }
 
-impl Lane {
-    pub(super) fn new(id: LaneId, source: usize, fates: Vec<Fate>) -> Lane {
-        Lane {
+impl SourcePartition {
+    pub(super) fn new(id: LaneId, source: usize, fates: Vec<RequiredOutcome>) -> SourcePartition {
+        SourcePartition {
             id,
             source,
             fates,
@@ -74,7 +75,7 @@ impl Lane {
 }
 
 /// Returns the first row to check when a lane moves to a mark: row 0 if the lane goes back.
-fn lane_start(lane: &Lane, mark: &Mark) -> u32 {
+fn lane_start(lane: &SourcePartition, mark: &Mark) -> u32 {
     lane.rows_upto(mark).filter(|upto| *upto < lane.stored).map_or(lane.stored, |_| 0)
 }
 

@@ -98,7 +98,7 @@ pub async fn serve<T>(
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).auto_date_header(false);
     let (open, closing) = watch::channel(());
     let slots = Slots::within(open_files().unwrap_or(u64::MAX));
-    let mut account = Account::default();
+    let mut account = ClosedConnections::default();
     let mut connections = FuturesUnordered::new();
     let mut stop = pin!(stop);
     // Until then the system refuses connections, most likely because of its limit of open files.
@@ -141,7 +141,7 @@ pub async fn serve<T>(
 }
 
 /// Log lines about connections that were closed to make room for others: the first immediately, then one a minute.
-struct Account {
+struct ClosedConnections {
     next: Instant,
     /// True if a log line may be due at `next`.
     is_open: bool,
@@ -149,13 +149,13 @@ struct Account {
     next_of_files: Instant,
 }
 
-impl Default for Account {
+impl Default for ClosedConnections {
     fn default() -> Self {
-        Account { next: Instant::now(), is_open: false, next_of_files: Instant::now() }
+        ClosedConnections { next: Instant::now(), is_open: false, next_of_files: Instant::now() }
     }
 }
 
-impl Account {
+impl ClosedConnections {
     /// Logs that a client waits because the system has no file descriptor for its connection.
     fn tell_of_files(&mut self, now: Instant) {
         if now < self.next_of_files {

@@ -87,7 +87,7 @@ impl Credentials {
         let ApiSettings { token, token_file, .. } = &*self.settings;
         let Some(file) = token_file.as_ref().filter(|_| token.is_none()) else { return };
         let seen = Some(self.seen.token.clone());
-        let mut followed = Followed::new(TOKEN_FILE, vec![file.clone()], seen, reloads);
+        let mut followed = CredentialFiles::new(TOKEN_FILE, vec![file.clone()], seen, reloads);
         loop {
             let asked = followed.changed().await;
             let settings = self.settings.clone();
@@ -104,7 +104,7 @@ impl Credentials {
     async fn follow_certificate(&self, reloads: watch::Receiver<u64>) {
         let Some(identity) = self.settings.identity.clone() else { return };
         let seen = Some(self.seen.certificate.clone());
-        let mut followed = Followed::new("api.http.tls", files_of(&identity).into(), seen, reloads);
+        let mut followed = CredentialFiles::new("api.http.tls", files_of(&identity).into(), seen, reloads);
         loop {
             let asked = followed.changed().await;
             let identity = identity.clone();
@@ -118,7 +118,7 @@ impl Credentials {
 }
 
 /// Files that are read together.
-struct Followed {
+struct CredentialFiles {
     /// The setting that names them.
     setting: &'static str,
     files: Vec<PathBuf>,
@@ -131,14 +131,14 @@ struct Followed {
     is_good_again: bool,
 }
 
-impl Followed {
+impl CredentialFiles {
     fn new(
         setting: &'static str,
         files: Vec<PathBuf>,
         seen: Option<Vec<FileStamp>>,
         reloads: watch::Receiver<u64>,
     ) -> Self {
-        Followed { setting, files, reloads, seen, failure: None, is_good_again: false }
+        CredentialFiles { setting, files, reloads, seen, failure: None, is_good_again: false }
     }
 
     /// Returns when the files should be read: `true` if a reload was requested.

@@ -10,7 +10,7 @@ use anabranch_service::dead_letters::filter::{ConditionError, Filter, condition_
 use anabranch_service::dead_letters::replay::{ReplayError, ReplayFrom, ReplayOutcome, Request};
 use anabranch_service::dead_letters::view::{self, LetterPage, LetterView, PageError};
 use anabranch_service::replay::ReplayRequestError;
-use anabranch_store::letters::{Which, nanos};
+use anabranch_store::letters::{LetterSelection, nanos};
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -96,12 +96,12 @@ async fn known(view: &View, id: String) -> Result<Str, ApiError> {
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/dead-letters", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline"),
-           ("limit" = Option<usize>, Query, description = "Maximum number of letters: 50 by default, at most 1000"),
-           ("before" = Option<u64>, Query, description = "Only letters with a lower number, to get the next page"),
-           ("node" = Option<String>, Query, description = "Only letters that failed at this processor or destination"),
+           ("limit" = Option<usize>, Query, description = "Maximum number of dead letters: 50 by default, at most 1000"),
+           ("before" = Option<u64>, Query, description = "Only dead letters with a lower number, to get the next page"),
+           ("node" = Option<String>, Query, description = "Only dead letters that failed at this processor or destination"),
            ("sinceNanos" = Option<u64>, Query, description = "Only failures since then, in nanoseconds since 1970"),
-           ("where" = Option<String>, Query, description = "Only letters whose record fulfils this condition")),
-    responses((status = 200, description = "A page of letters", body = LetterPage),
+           ("where" = Option<String>, Query, description = "Only dead letters whose record fulfils this condition")),
+    responses((status = 200, description = "A page of dead letters", body = LetterPage),
               (status = 400, description = "`api.malformed_request`: a parameter is invalid, or the condition \
                                             does not compile; `plan.condition_fails`: it fails for every record; \
                                             `dlq.condition_too_costly`: it needs too many steps or too much time",
@@ -155,8 +155,8 @@ fn refused(error: &ConditionError) -> ApiError {
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/dead-letters/{number}", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline"),
-           ("number" = u64, Path, description = "Number of the letter")),
-    responses((status = 200, description = "The letter", body = LetterView),
+           ("number" = u64, Path, description = "Number of the dead letter")),
+    responses((status = 200, description = "The dead letter", body = LetterView),
               (status = 400, description = "`api.malformed_request`: invalid number", body = Error),
               (status = 404, description = "`pipeline.not_found`, `dead_letter.not_found`", body = Error)),
 )]
@@ -230,18 +230,20 @@ async fn replay(State(view): Shared, Path(id): Path<String>, Body(asked): Body<R
     post, path = "/v1/pipelines/{id}/dead-letters/purge", tag = "dead letters",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Purge,
-    responses((status = 200, description = "Number of removed letters", body = Purged),
+    responses((status = 200, description = "Number of removed dead letters", body = Purged),
               (status = 400, description = "`api.malformed_request`", body = Error),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
 async fn purge(State(view): Shared, Path(id): Path<String>, Body(asked): Body<Purge>) -> Answer<Purged> {
     let which = match asked {
-        Purge { numbers: Some(numbers), all: None | Some(false), older_than_seconds: None } => Which::Numbers(numbers),
-        Purge { numbers: None, all: Some(true), older_than_seconds: None } => Which::All,
+        Purge { numbers: Some(numbers), all: None | Some(false), older_than_seconds: None } => {
+            LetterSelection::Numbers(numbers)
+        }
+        Purge { numbers: None, all: Some(true), older_than_seconds: None } => LetterSelection::All,
         Purge { numbers: None, all: None | Some(false), older_than_seconds: Some(seconds) } => {
             let age = Duration::try_from_secs_f64(seconds);
             let age = age.map_err(|_| ApiError::malformed("`olderThanSeconds` is not a valid duration"))?;
-            Which::Before(SystemTime::now().checked_sub(age).map_or(0, nanos))
+            LetterSelection::Before(SystemTime::now().checked_sub(age).map_or(0, nanos))
         }
         _ => return Err(ApiError::malformed("give exactly one of `numbers`, `all: true` and `olderThanSeconds`")),
     };

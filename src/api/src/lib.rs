@@ -1,8 +1,7 @@
 //! The HTTP listener: probes, the API of pipelines, and the built-in schema registry for other tools.
 //!
-//! It runs on the control runtime, beside the pipelines: a connection is a future, and no thread wakes while there are
-//! no requests. Each
-//! module answers the requests of one subject.
+//! It runs on the control runtime, separate from the pipelines: a connection is a future, and no thread wakes while
+//! there are no requests. Each module answers the requests of one subject.
 //!
 //! ```
 //! let document = anabranch_api::openapi::document();

@@ -28,7 +28,7 @@ use crate::{access, connections, error, health, metrics, namesakes, openapi, pre
 
 /// Maximum body of a request in bytes.
 const BODY: usize = 4 << 20;
-/// How long a request waits until the service knows its pipelines.
+/// Maximum time that a request waits until the service has loaded its pipelines.
 const STARTING: Duration = Duration::from_secs(10);
 
 /// An open listener.
@@ -139,7 +139,7 @@ impl Api {
     }
 }
 
-/// Delays a request until the service knows its pipelines: before that, the list of pipelines would be empty.
+/// Delays a request until the service has loaded its pipelines: before that, the list of pipelines would be empty.
 async fn once_known(State(view): State<Arc<View>>, request: Request, next: Next) -> Response {
     let waited = timeout(STARTING, view.control.known()).await;
     if waited.is_ok() && view.control.is_ready() {

@@ -252,7 +252,7 @@ impl PipelineLive {
         let progress = seen.progress.as_deref();
         let totals = progress.map(Progress::totals).unwrap_or_default();
         let lanes = seen.lanes();
-        let counted = Counted {
+        let counted = RunCounters {
             stages: progress.map(Progress::stages).unwrap_or_default(),
             letters: progress.map(Progress::dead_letters),
         };
@@ -278,12 +278,12 @@ pub(super) fn unacknowledged(lane: &LaneCount) -> u64 {
 }
 
 /// The counters of a run. Empty without a run, and for nodes that the plan has and the run does not.
-struct Counted {
+struct RunCounters {
     stages: Vec<StageCount>,
     letters: Option<NodeCount>,
 }
 
-impl Counted {
+impl RunCounters {
     fn at(&self, runs: NodeRuns) -> Option<&NodeCount> {
         match runs {
             NodeRuns::Step(stage, step) => self.stages.get(stage.0)?.nodes.get(step),
@@ -354,7 +354,7 @@ impl NodeNumbers {
 }
 
 impl EdgeNumbers {
-    fn of(edge: &EdgePlace, compiled: &Compiled, counted: &Counted) -> Self {
+    fn of(edge: &EdgePlace, compiled: &Compiled, counted: &RunCounters) -> Self {
         let (rows, queue) = match edge.runs {
             EdgeRuns::Inside(stage, step) => {
                 (counted.rows_out(stage.0, |nodes| nodes.get(step)), QueueCount::default())

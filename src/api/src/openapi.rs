@@ -1,4 +1,4 @@
-//! The OpenAPI description of the API, collected from the declarations beside the handlers.
+//! The OpenAPI description of the API, collected from the declarations of the endpoints.
 //!
 //! Each path is declared once, by `#[utoipa::path]` on its handler, and `routes!` adds it to the router and to the
 //! document: so both contain the same paths.

@@ -9,7 +9,7 @@ use crate::{
     apply, backup, dead_letters, edit, graph, inspect, lifecycle, live, pipelines, plugins, positions, testing,
 };
 
-/// Returns the paths that need the token and use the view; each is declared beside its handler.
+/// Returns the paths that need the token and use the view; each is declared in the file of its endpoint.
 pub(crate) fn paths() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new()
         .merge(pipelines::router())

@@ -1,4 +1,4 @@
-//! Endpoints that return pipelines, connectors and processors as they are stored, with their current status. Read only.
+//! Endpoints that return stored pipelines, connectors and processors with their current status. Read only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

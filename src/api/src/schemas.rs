@@ -16,7 +16,7 @@ use anabranch_plugin::schema::{SchemaError, SchemaId, SchemaVersion};
 use anabranch_process::runtime::TEXTS;
 use anabranch_record::text::Str;
 use anabranch_settings::Compatibility;
-use anabranch_store::{Document, Entry, Reference, Store};
+use anabranch_store::{Reference, SchemaDocument, SchemaEntry, Store};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -31,7 +31,7 @@ use utoipa_axum::routes;
 use crate::error::RegistryError;
 use crate::query::Query;
 use compatibility::compact;
-use refusal::Refusal;
+use refusal::SchemaRefusal;
 
 const MEDIA: &str = "application/vnd.schemaregistry.v1+json";
 
@@ -45,7 +45,7 @@ pub(super) struct Registry {
 }
 
 type Shared = State<Arc<Registry>>;
-type Answer<T> = Result<Media<T>, Refusal>;
+type Answer<T> = Result<Media<T>, SchemaRefusal>;
 
 /// A response in the media type of the protocol.
 struct Media<T>(T);
@@ -54,7 +54,7 @@ impl<T: Serialize> IntoResponse for Media<T> {
     fn into_response(self) -> Response {
         match serde_json::to_vec(&self.0) {
             Ok(body) => ([(CONTENT_TYPE, MEDIA)], body).into_response(),
-            Err(error) => Refusal::failed(error.to_string()).into_response(),
+            Err(error) => SchemaRefusal::failed(error.to_string()).into_response(),
         }
     }
 }
@@ -136,28 +136,28 @@ struct Comparison {
 }
 
 /// A schema of a subject.
-struct Found {
-    entry: Entry,
-    document: Document,
+struct SubjectSchema {
+    entry: SchemaEntry,
+    document: SchemaDocument,
 }
 
 impl Registry {
     /// Parses the schema in a body and loads its references.
-    async fn given(&self, body: &Bytes) -> Result<Document, Refusal> {
+    async fn given(&self, body: &Bytes) -> Result<SchemaDocument, SchemaRefusal> {
         let given: SchemaRequest = refusal::parse(body)?;
         if let Some(kind) = given.kind.filter(|kind| !kind.eq_ignore_ascii_case("AVRO")) {
-            return Err(Refusal::invalid(format!("schema type {kind:?} is not supported: only AVRO is")));
+            return Err(SchemaRefusal::invalid(format!("schema type {kind:?} is not supported: only AVRO is")));
         }
         if given.schema.trim().is_empty() {
-            return Err(Refusal::invalid("empty schema"));
+            return Err(SchemaRefusal::invalid("empty schema"));
         }
         let text = Str::from(compact(&given.schema));
         let references = given.references.unwrap_or_default();
         if references.is_empty() {
-            return Ok(Document::alone(text));
+            return Ok(SchemaDocument::alone(text));
         }
         if references.len() > MOST_REFERENCES {
-            return Err(Refusal::invalid(format!("the schema refers to more than {MOST_REFERENCES} schemas")));
+            return Err(SchemaRefusal::invalid(format!("the schema refers to more than {MOST_REFERENCES} schemas")));
         }
         let mut others = Vec::with_capacity(references.len());
         for Reference { name, subject, version } in &references {
@@ -165,7 +165,7 @@ impl Registry {
                 let what = format!(
                     "the schema refers to version {version} of subject {subject:?} ({name}), which does not exist"
                 );
-                Refusal::invalid(what)
+                SchemaRefusal::invalid(what)
             };
             let version = SchemaVersion::new(*version).ok_or_else(missing)?;
             let entry = self.entry(&subject.as_str().into(), version).await?.filter(|entry| !entry.deleted);
@@ -176,56 +176,61 @@ impl Registry {
             let others: Vec<&str> = others.iter().map(Str::as_str).collect();
             anabranch_ops_avro::inline::inline(&text, &others).map(|whole| (text, whole))
         });
-        let inlined = inlined.await.ok_or_else(|| Refusal::failed("the parser of schemas panicked"))?;
-        let (text, whole) = inlined.map_err(Refusal::invalid)?;
-        Ok(Document { text, references, whole: whole.into() })
+        let inlined = inlined.await.ok_or_else(|| SchemaRefusal::failed("the parser of schemas panicked"))?;
+        let (text, whole) = inlined.map_err(SchemaRefusal::invalid)?;
+        Ok(SchemaDocument { text, references, whole: whole.into() })
     }
 
     /// Returns a version of a subject, even if it is deleted.
-    async fn entry(&self, subject: &Str, version: SchemaVersion) -> Result<Option<Entry>, SchemaError> {
+    async fn entry(&self, subject: &Str, version: SchemaVersion) -> Result<Option<SchemaEntry>, SchemaError> {
         Ok(self.store.entries(subject).await?.into_iter().find(|entry| entry.version == version))
     }
 
     /// Returns the versions of a subject that the query selects.
-    async fn entries(&self, subject: &Str, query: &Query) -> Result<Vec<Entry>, Refusal> {
+    async fn entries(&self, subject: &Str, query: &Query) -> Result<Vec<SchemaEntry>, SchemaRefusal> {
         let mut entries = self.store.entries(subject).await?;
         entries.retain(|entry| wanted(entry.deleted, query));
         if entries.is_empty() { Err(SchemaError::SubjectNotFound(subject.clone()).into()) } else { Ok(entries) }
     }
 
     /// Returns the version that a path names: a number, or the latest.
-    async fn version(&self, subject: &Str, text: &str, query: &Query) -> Result<Found, Refusal> {
+    async fn version(&self, subject: &Str, text: &str, query: &Query) -> Result<SubjectSchema, SchemaRefusal> {
         let entries = match text {
             "latest" | "-1" => self.entries(subject, query).await.map(|mut entries| entries.pop()),
             number => {
-                let version = number.parse().map_err(|_| Refusal::invalid_version(number))?;
+                let version = number.parse().map_err(|_| SchemaRefusal::invalid_version(number))?;
                 let entries = self.entries(subject, query).await;
                 entries.map(|entries| entries.into_iter().find(|entry| entry.version == version))
             }
         };
         let entry = entries?.ok_or_else(|| match text.parse() {
             Ok(version) => SchemaError::VersionNotFound { subject: subject.clone(), version }.into(),
-            Err(_) => Refusal::from(SchemaError::SubjectNotFound(subject.clone())),
+            Err(_) => SchemaRefusal::from(SchemaError::SubjectNotFound(subject.clone())),
         })?;
-        Ok(Found { entry, document: self.store.document(entry.id).await? })
+        Ok(SubjectSchema { entry, document: self.store.document(entry.id).await? })
     }
 
     /// Returns the version of a subject with this schema.
-    async fn find(&self, subject: &Str, document: &Document, query: &Query) -> Result<Option<Entry>, Refusal> {
+    async fn find(
+        &self,
+        subject: &Str,
+        document: &SchemaDocument,
+        query: &Query,
+    ) -> Result<Option<SchemaEntry>, SchemaRefusal> {
         let Some(id) = self.store.identify(document).await? else { return Ok(None) };
         let entries = self.store.entries(subject).await?;
         Ok(entries.into_iter().find(|entry| entry.id == id && wanted(entry.deleted, query)))
     }
 
     /// Returns the compatibility level of a subject.
-    async fn level_of(&self, subject: &Str) -> Result<Compatibility, Refusal> {
+    async fn level_of(&self, subject: &Str) -> Result<Compatibility, SchemaRefusal> {
         match level::set(&self.store, Some(subject)).await? {
             Some(level) => Ok(level),
             None => self.level_of_all().await,
         }
     }
 
-    async fn level_of_all(&self) -> Result<Compatibility, Refusal> {
+    async fn level_of_all(&self) -> Result<Compatibility, SchemaRefusal> {
         Ok(level::set(&self.store, None).await?.unwrap_or(self.level))
     }
 
@@ -234,9 +239,9 @@ impl Registry {
     async fn misfits(
         &self,
         level: Compatibility,
-        document: &Document,
-        entries: &[Entry],
-    ) -> Result<Vec<String>, Refusal> {
+        document: &SchemaDocument,
+        entries: &[SchemaEntry],
+    ) -> Result<Vec<String>, SchemaRefusal> {
         let mut earlier = Vec::with_capacity(entries.len());
         for entry in entries {
             earlier.push((entry.version, self.store.document(entry.id).await?.whole));
@@ -244,7 +249,7 @@ impl Registry {
         // The time of parsing and comparing grows with the size of the schemas.
         let whole = document.whole.clone();
         let compared = TEXTS.run(move || compatibility::misfits(level, &whole, &earlier)).await;
-        compared.ok_or_else(|| Refusal::failed("the comparison of schemas panicked"))
+        compared.ok_or_else(|| SchemaRefusal::failed("the comparison of schemas panicked"))
     }
 }
 
@@ -258,11 +263,11 @@ fn wanted(deleted: bool, query: &Query) -> bool {
 }
 
 /// Returns the text in the requested format.
-fn text_for(document: &Document, query: &Query) -> Str {
+fn text_for(document: &SchemaDocument, query: &Query) -> Str {
     if query.text("format") == "resolved" { document.whole.clone() } else { document.text.clone() }
 }
 
-fn shown(subject: &Str, Found { entry, document }: Found, query: &Query) -> Media<SchemaVersionAnswer> {
+fn shown(subject: &Str, SubjectSchema { entry, document }: SubjectSchema, query: &Query) -> Media<SchemaVersionAnswer> {
     Media(SchemaVersionAnswer {
         subject: subject.to_string(),
         version: entry.version.get(),
@@ -344,7 +349,7 @@ async fn version_text(
     State(registry): Shared,
     Path((subject, version)): Path<(String, String)>,
     query: Query,
-) -> Result<Response, Refusal> {
+) -> Result<Response, SchemaRefusal> {
     let found = registry.version(&subject.into(), &version, &query).await?;
     Ok(plain(&text_for(&found.document, &query)))
 }
@@ -387,7 +392,7 @@ async fn look_up(
 ) -> Answer<SchemaVersionAnswer> {
     let (subject, document) = (Str::from(subject), registry.given(&body).await?);
     match registry.find(&subject, &document, &query).await? {
-        Some(entry) => Ok(shown(&subject, Found { entry, document }, &query)),
+        Some(entry) => Ok(shown(&subject, SubjectSchema { entry, document }, &query)),
         None => {
             registry.entries(&subject, &query).await?;
             Err(SchemaError::SchemaNotFound("the subject does not have this schema".into()).into())
@@ -417,13 +422,13 @@ async fn register(
     }
     let level = registry.level_of(&subject).await?;
     if level != Compatibility::None {
-        anabranch_ops_avro::check(&document.whole).map_err(Refusal::invalid)?;
+        anabranch_ops_avro::check(&document.whole).map_err(SchemaRefusal::invalid)?;
         let mut entries = registry.store.entries(&subject).await?;
         entries.retain(|entry| !entry.deleted);
         let earlier = compatibility::concerned(level, entries);
         let misfits = registry.misfits(level, &document, &earlier).await?;
         if !misfits.is_empty() {
-            return Err(Refusal::incompatible(&subject, level, &misfits));
+            return Err(SchemaRefusal::incompatible(&subject, level, &misfits));
         }
     }
     let schema = registry.store.register(&subject, &document).await?;
@@ -434,11 +439,11 @@ impl Registry {
     async fn checked(
         &self,
         level: Compatibility,
-        document: &Document,
-        entries: &[Entry],
+        document: &SchemaDocument,
+        entries: &[SchemaEntry],
         query: &Query,
     ) -> Answer<Comparison> {
-        anabranch_ops_avro::check(&document.whole).map_err(Refusal::invalid)?;
+        anabranch_ops_avro::check(&document.whole).map_err(SchemaRefusal::invalid)?;
         let misfits = self.misfits(level, document, entries).await?;
         let is_compatible = misfits.is_empty();
         Ok(Media(Comparison { is_compatible, messages: query.is_set("verbose").then_some(misfits) }))

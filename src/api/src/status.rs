@@ -8,7 +8,7 @@ use anabranch_store::Status;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use anabranch_service::lifecycle::{Failed, LifecycleState};
+use anabranch_service::lifecycle::{LifecycleState, RestartCause};
 
 /// The current status of a pipeline.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -55,7 +55,7 @@ pub(super) struct LastFailure {
 }
 
 impl LastFailure {
-    fn of(failed: &Failed) -> Self {
+    fn of(failed: &RestartCause) -> Self {
         LastFailure { at: rfc3339(failed.at), error: failed.error.clone(), attempts: failed.attempts }
     }
 }

@@ -1,4 +1,4 @@
-//! What handlers see of the service.
+//! The parts of the service that the API uses.
 
 use anabranch_plugin::registry::Registry;
 use anabranch_service::control::Control;

@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(shown["payload"], serde_json::json!({ "before": "/w==", "after": { "$text": "line \"7\"\n" } }));
         let text = serde_json::to_string_pretty(&shown).unwrap();
         assert_eq!(serde_json::from_slice::<Value>(&exact(text.as_bytes()).0).unwrap(), record);
-        // Fields of that name beside others are fields, and numbers stay as they are written.
+        // Such a field among other fields is an ordinary field, and numbers keep their notation.
         let fields = br#"{"payload":{"after":{"$text":"x","n":1e400}}}"#;
         assert_eq!(exact(fields).0, fields);
         // A mistake behind text has its place in what was written.

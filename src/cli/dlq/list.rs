@@ -96,7 +96,7 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, B
             })?
         }
     };
-    let queue = if found.count == 0 { Queue::of(&dead_letters, &id)? } else { None };
+    let queue = if found.count == 0 { QueueSummary::of(&dead_letters, &id)? } else { None };
     let summary = json!({
         "letters": found.letters.len(), "count": found.count, "bytes": found.bytes, "evicted": found.evicted,
         "unjudged": found.unjudged.as_ref().map_or(0, |unjudged| unjudged.count),
@@ -109,20 +109,20 @@ pub(super) fn list(arguments: &Arguments, context: &Context) -> Result<Report, B
 }
 
 /// The dead-letter queue of a pipeline.
-struct Queue {
+struct QueueSummary {
     plugin: String,
     /// Path of the file, if the queue writes one.
     path: Option<String>,
 }
 
-impl Queue {
+impl QueueSummary {
     /// Returns `None` if the pipeline does not exist any more.
-    fn of(dead_letters: &DeadLetters, id: &Str) -> Result<Option<Queue>, Box<Report>> {
+    fn of(dead_letters: &DeadLetters, id: &Str) -> Result<Option<QueueSummary>, Box<Report>> {
         match dead_letters {
             DeadLetters::Service(remote) => {
                 let queue: Option<Value> =
                     remote.get_if_known(&format!("/v1/pipelines/{}/dead-letter-queue", escaped(id)))?;
-                Ok(queue.map(|queue| Queue {
+                Ok(queue.map(|queue| QueueSummary {
                     plugin: queue["plugin"].as_str().unwrap_or_default().to_owned(),
                     path: queue["settings"]["path"].as_str().map(str::to_owned),
                 }))
@@ -130,7 +130,7 @@ impl Queue {
             DeadLetters::Store(opened) => Ok(opened.pipeline(id)?.map(|pipeline| {
                 let queue = pipeline.dead_letter;
                 let path = queue.settings.iter().find(|setting| *setting.name == *"path");
-                Queue { plugin: queue.plugin.to_string(), path: path.map(|path| path.written.to_string()) }
+                QueueSummary { plugin: queue.plugin.to_string(), path: path.map(|path| path.written.to_string()) }
             })),
         }
     }
@@ -146,7 +146,7 @@ impl Queue {
     }
 }
 
-fn text(arguments: &Arguments, found: &LetterPage, queue: Option<&Queue>) -> String {
+fn text(arguments: &Arguments, found: &LetterPage, queue: Option<&QueueSummary>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["NUMBER", "FAILED", "AT", "TIMES", "ERROR", "RECORD"]);
     for letter in &found.letters {
@@ -165,7 +165,7 @@ fn text(arguments: &Arguments, found: &LetterPage, queue: Option<&Queue>) -> Str
     };
     let shown = found.letters.len() as u64;
     if found.count == 0 {
-        text.push_str(&match queue.and_then(Queue::elsewhere) {
+        text.push_str(&match queue.and_then(QueueSummary::elsewhere) {
             None => format!("Pipeline {} has no dead letters.\n", arguments.pipeline),
             Some(place) => format!(
                 "Pipeline {} keeps no dead letters in the store: {place}. To keep them there, set `dead-letter-queue: \

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use anabranch_plugin::arguments::parse_duration;
 use anabranch_record::text::Str;
 use anabranch_settings::ServiceFlags;
-use anabranch_store::letters::{Which, nanos};
+use anabranch_store::letters::{LetterSelection, nanos};
 use serde_json::json;
 
 use super::{DeadLetters, letters, missing};
@@ -99,9 +99,11 @@ pub(super) fn purge(arguments: &Arguments, context: &Context) -> Result<Report, 
         DeadLetters::Store(opened) => {
             opened.known(&id)?;
             let which = match arguments.older_than {
-                Some(age) => Which::Before(nanos(SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH))),
-                None if by_number => Which::Numbers(arguments.numbers.clone()),
-                None => Which::All,
+                Some(age) => {
+                    LetterSelection::Before(nanos(SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH)))
+                }
+                None if by_number => LetterSelection::Numbers(arguments.numbers.clone()),
+                None => LetterSelection::All,
             };
             opened.ask(opened.store.remove_letters(&id, which))?
         }

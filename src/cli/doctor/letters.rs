@@ -18,7 +18,7 @@ use crate::client::{Client, ClientError, escaped};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Numbers of removed dead letters, by pipeline.
-type Evicted = Vec<(String, u64)>;
+type EvictedCounts = Vec<(String, u64)>;
 
 pub(super) fn evicted(subject: &mut DoctorContext<'_>) -> CheckResult {
     let answers = subject.answers();
@@ -61,7 +61,7 @@ pub(super) fn evicted(subject: &mut DoctorContext<'_>) -> CheckResult {
     ))
 }
 
-async fn of_service(settings: &Settings) -> Result<Evicted, ClientError> {
+async fn of_service(settings: &Settings) -> Result<EvictedCounts, ClientError> {
     #[derive(Deserialize)]
     struct Named {
         id: String,
@@ -79,7 +79,7 @@ async fn of_service(settings: &Settings) -> Result<Evicted, ClientError> {
     Ok(evicted)
 }
 
-async fn of_store(database: &Database) -> Result<Evicted, String> {
+async fn of_store(database: &Database) -> Result<EvictedCounts, String> {
     if matches!(database, Database::InMemory) {
         return Ok(Vec::new());
     }

@@ -64,7 +64,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// How far the clock may be behind the modification times of files.
+/// Maximum time by which the clock may be behind the modification times of files.
 const BEHIND: Duration = Duration::from_secs(5);
 
 pub(super) fn clock(subject: &mut DoctorContext<'_>) -> CheckResult {

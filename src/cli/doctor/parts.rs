@@ -20,7 +20,7 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use super::machine::directory_of;
-use super::{CheckResult, DoctorContext, Mark};
+use super::{CheckResult, CheckSeverity, DoctorContext};
 use crate::cli::answers::{LIVE, LiveAnswer, LivePipeline, StatusAnswer};
 use crate::cli::report::counted;
 use crate::cli::{compile_options, registry, registry_with};
@@ -53,7 +53,7 @@ pub(super) fn pipelines(subject: &mut DoctorContext<'_>) -> CheckResult {
     let look = "`anabranch pipelines validate` shows them; with `--fix` it corrects those that it can";
     let what = format!("{} in {}{left}", counted(good, "pipeline"), path.display());
     if pipelines.has_errors() {
-        CheckResult::new(Mark::Invalid, format!("{} in {}", counted(errors.max(1), "error"), path.display()))
+        CheckResult::new(CheckSeverity::Invalid, format!("{} in {}", counted(errors.max(1), "error"), path.display()))
             .advise(look)
     } else if warnings > 0 {
         CheckResult::warning(format!("{what}, with {}", counted(warnings, "warning"))).advise(look)
@@ -223,10 +223,10 @@ pub(super) fn listener(subject: &mut DoctorContext<'_>) -> CheckResult {
         return CheckResult::well("api.enabled is false: the service does not serve HTTP");
     };
     if let Err(error) = api.read_token() {
-        return CheckResult::new(Mark::Invalid, format!("api.http.token-file: {error}"));
+        return CheckResult::new(CheckSeverity::Invalid, format!("api.http.token-file: {error}"));
     }
     if let Some(Err(error)) = api.identity.as_ref().map(Identity::server) {
-        return CheckResult::new(Mark::Invalid, format!("api.http.tls: {error}"));
+        return CheckResult::new(CheckSeverity::Invalid, format!("api.http.tls: {error}"));
     }
     if let Some(warning) = api.identity.as_ref().and_then(|identity| ending(identity, SystemTime::now())) {
         return CheckResult::warning(format!("api.http.tls: {warning}"))
@@ -273,7 +273,7 @@ pub(super) fn builtin(_: &mut DoctorContext<'_>) -> CheckResult {
 pub(super) fn connectors(subject: &mut DoctorContext<'_>) -> CheckResult {
     let path = &subject.settings.connectors.path;
     let found = directory(subject, "connectors.path", path);
-    if found.mark > Mark::Well {
+    if found.mark > CheckSeverity::Well {
         return found;
     }
     let not_executable = children(path).filter(|(_, metadata)| metadata.permissions().mode() & 0o111 == 0).count();

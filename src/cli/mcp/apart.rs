@@ -23,7 +23,7 @@ pub(super) const FLAG: &str = "one-call";
 /// Time limit of a call of any tool. Tools with a limit of their own use a shorter one.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// The call that such a process reads from its input, on one line. The input stays open as long as the caller wants the
+/// The call that such a process reads from its input, on one line. The input stays open as long as the caller needs the
 /// answer.
 #[derive(Deserialize, Serialize)]
 struct ToolCall {
@@ -126,7 +126,7 @@ pub(super) fn one_call(server: &Server) -> io::Result<()> {
     io::Read::take(&mut input, 2 * MESSAGE as u64).read_until(b'\n', &mut line)?;
     let ToolCall { name, arguments } = serde_json::from_slice(&line)?;
     std::thread::Builder::new().name("anabranch-caller".to_owned()).spawn(move || {
-        // The input carries nothing more. It ends when the caller ends or does not want the answer any more.
+        // The input contains nothing else. It ends when the caller ends or does not need the answer any more.
         let _ = io::copy(&mut input, &mut io::sink());
         if getpgrp() == getpid() {
             let _ = kill_current_process_group(Signal::KILL);

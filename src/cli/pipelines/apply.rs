@@ -84,7 +84,7 @@ struct ApplyPlan {
     surplus: Vec<UndeclaredPipeline>,
     /// Pipelines that --prune leaves. They are shown, and are not a difference.
     kept: Vec<KeptPipeline>,
-    /// Whether the arguments are one file with one pipeline. The result is then that pipeline's plan.
+    /// `true` if the arguments are one file with one pipeline. The result is then that pipeline's plan.
     single: bool,
 }
 

@@ -13,7 +13,7 @@ use crate::cli::{Context, Exit, Report, compile_options, registry_with, report};
 use crate::codes;
 
 /// The pipelines at a path, and the id of the requested one.
-pub(super) struct Chosen<'a> {
+pub(super) struct ChosenPipelines<'a> {
     path: PathBuf,
     id: Option<&'a str>,
     /// All pipelines at the path.
@@ -21,21 +21,21 @@ pub(super) struct Chosen<'a> {
 }
 
 /// The error of a command if no requested pipeline can run.
-pub(super) struct Refusal {
+pub(super) struct NoRunnablePipeline {
     /// Name of the command.
     pub(super) command: &'static str,
     /// Message if all pipelines have errors.
     pub(super) invalid: &'static str,
 }
 
-impl<'a> Chosen<'a> {
+impl<'a> ChosenPipelines<'a> {
     /// Loads and compiles pipelines: `which` is a file, or an id in `pipelines.path`; by default, all pipelines there.
     pub(super) fn load(which: Option<&'a str>, settings: &Settings) -> Self {
         let file = which.and_then(as_file);
         let id = if file.is_some() { None } else { which };
         let path = file.unwrap_or_else(|| settings.pipelines.path.clone());
         let pipelines = Pipelines::load(&[&path], &registry_with(settings), &compile_options(settings, false));
-        Chosen { path, id, pipelines }
+        ChosenPipelines { path, id, pipelines }
     }
 
     /// Tries the requested pipelines that can run with synthetic records, and adds what was found to the findings.
@@ -49,8 +49,8 @@ impl<'a> Chosen<'a> {
     ///
     /// # Errors
     /// There is none, or all pipelines were requested and some have errors.
-    pub(super) fn good(&self, refusal: &Refusal, context: &Context) -> Result<Vec<&Pipeline>, Box<Report>> {
-        let Chosen { path, id, pipelines } = self;
+    pub(super) fn good(&self, refusal: &NoRunnablePipeline, context: &Context) -> Result<Vec<&Pipeline>, Box<Report>> {
+        let ChosenPipelines { path, id, pipelines } = self;
         let wanted = |of: Option<&str>| id.is_none() || of == *id;
         let good: Vec<&Pipeline> = pipelines.good.iter().filter(|p| wanted(Some(&p.config.id.value))).collect();
         let bad = pipelines.invalid.iter().any(|p| wanted(p.id.as_deref())) || !pipelines.is_complete();

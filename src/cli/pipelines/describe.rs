@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cli::answers::{ConfigAnswer, LIVE, LiveAnswer, LivePipeline, PartAnswer, PipelineAnswer, StatusAnswer};
 use crate::cli::completions;
-use crate::cli::positions::Lane;
+use crate::cli::positions::LanePosition;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Exit, Report, positions};
 use crate::client::escaped;
@@ -48,7 +48,7 @@ struct Description {
     processors: Vec<Component>,
     dead_letter: DeadLetter,
     /// `None` if the service cannot provide them.
-    positions: Option<Vec<Lane>>,
+    positions: Option<Vec<LanePosition>>,
     counters: Option<LivePipeline>,
     /// URL of the service; `None` if no service runs.
     service: Option<String>,
@@ -69,7 +69,7 @@ struct Component {
 #[derive(Default)]
 struct DeadLetter {
     plugin: String,
-    /// Whether a full queue removes its oldest dead letters.
+    /// `true` if a full queue removes its oldest dead letters.
     drops_oldest: bool,
     window_size: u64,
     window_nack_threshold: u64,
@@ -177,7 +177,7 @@ fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
         }));
     };
     let positions = opened.positions(&pipeline.id).map_err(failed)?;
-    let positions = positions.iter().map(|(lane, mark)| Lane::new(&pipeline.id, lane, mark)).collect();
+    let positions = positions.iter().map(|(lane, mark)| LanePosition::new(&pipeline.id, lane, mark)).collect();
     let totals = opened.letter_totals(&pipeline.id).map_err(failed)?;
     Ok(Description {
         pipeline: PipelineAnswer {
@@ -297,7 +297,7 @@ fn shown(description: &Description, next: &str) -> Value {
             "oldest": dead_letter.kept.as_ref().and_then(|(_, oldest)| oldest.as_ref()),
             "evicted": dead_letter.evicted,
         },
-        "positions": positions.as_ref().map(|lanes| lanes.iter().map(Lane::shown).collect::<Vec<_>>()),
+        "positions": positions.as_ref().map(|lanes| lanes.iter().map(LanePosition::shown).collect::<Vec<_>>()),
         "counters": counters.as_ref().map(|counters| json!({
             "run": counters.status.run, "read": counters.read, "delivered": counters.delivered,
             "filtered": counters.filtered, "failed": counters.failed, "deadLettered": counters.dead_lettered,

@@ -53,7 +53,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const SETTLED: Duration = Duration::from_millis(300);
 
 /// Watches pipeline files and applies changes to the service.
-pub(in crate::cli) struct Watch {
+pub(in crate::cli) struct FileWatch {
     path: PathBuf,
     registry: Registry,
     options: CompileOptions,
@@ -89,7 +89,7 @@ struct WatchedFile {
     /// Scripts of the applied version, and their metadata.
     scripts: Vec<Script>,
     script_stamps: BTreeMap<PathBuf, FileStamp>,
-    /// Whether the file must be applied.
+    /// `true` if the file must be applied.
     changed: bool,
 }
 
@@ -105,7 +105,7 @@ impl WatchedFile {
     }
 }
 
-impl Watch {
+impl FileWatch {
     /// Creates a watch of the files that `pipelines` were read from.
     pub(in crate::cli) fn new(
         path: PathBuf,
@@ -119,7 +119,7 @@ impl Watch {
             (PathBuf::from(file.name.as_str()), AppliedFile { text, pipelines: ids(pipelines, id), scripts })
         };
         let loaded = pipelines.files.iter().map(loaded).collect();
-        Watch { path, registry, options, context, loaded }
+        FileWatch { path, registry, options, context, loaded }
     }
 
     /// Watches until it is dropped. The loaded files count as applied; each is compared once with its current text,

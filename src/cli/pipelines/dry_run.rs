@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anabranch_graph::exec::{Ending, RunOptions, Services, start};
 use anabranch_graph::plan::stage::StageId;
-use anabranch_graph::plan::{Doubtful, Observer};
+use anabranch_graph::plan::{Observer, ProbableMistake};
 use anabranch_plugin::arguments::parse_duration;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::secret::mask;
@@ -23,7 +23,7 @@ use anabranch_trial::trace::{History, StepInfo, StepOutcome, Trace, steps};
 use anabranch_trial::watch::watched;
 use serde_json::{Value, json};
 
-use super::chosen::{Chosen, Refusal};
+use super::chosen::{ChosenPipelines, NoRunnablePipeline};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
 use crate::codes;
@@ -64,19 +64,20 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 const COMMAND: &str = "pipelines.dry-run";
-/// How much longer records that were read may take when the time is up.
+/// Additional time for records that were read before the time limit.
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long the shutdown may take after that. A processor that does not return is abandoned.
 const END: Duration = Duration::from_secs(1);
 
-const REFUSAL: Refusal = Refusal { command: COMMAND, invalid: "a pipeline that has errors cannot be run" };
+const REFUSAL: NoRunnablePipeline =
+    NoRunnablePipeline { command: COMMAND, invalid: "a pipeline that has errors cannot be run" };
 
 pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
     let settings = match context.settings(COMMAND, &arguments.settings) {
         Ok(settings) => settings,
         Err(report) => return *report,
     };
-    let chosen = Chosen::load(arguments.which.as_deref(), &settings);
+    let chosen = ChosenPipelines::load(arguments.which.as_deref(), &settings);
     let good = match chosen.good(&REFUSAL, context) {
         Ok(good) => good,
         Err(report) => return *report,
@@ -110,8 +111,8 @@ pub(super) fn dry_run(arguments: &Arguments, context: &Context) -> Report {
         show::text(&trial, context.color, &mut text);
         results.push(show::json(&trial, &pipelines.files));
         faults.extend(trial.fault);
-        wrong |= trial.doubts.iter().any(Doubtful::is_of_all);
-        doubts.0.extend(trial.doubts.iter().map(Doubtful::finding));
+        wrong |= trial.doubts.iter().any(ProbableMistake::is_of_all);
+        doubts.0.extend(trial.doubts.iter().map(ProbableMistake::finding));
     }
     runtime.shutdown_background();
     let report = Report::new(COMMAND)
@@ -152,8 +153,8 @@ struct Trial {
     histories: Vec<History>,
     counts: Counts,
     /// Probable mistakes that make no record fail.
-    doubts: Vec<Doubtful>,
-    /// Whether the time was up before all sources had returned the requested records.
+    doubts: Vec<ProbableMistake>,
+    /// `true` if the time was up before all sources had returned the requested records.
     timed_out: bool,
     /// The reason why the run ended early.
     fault: Option<String>,

@@ -8,7 +8,7 @@ use crate::cli::report;
 
 /// Format of the findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Form {
+pub(super) enum FindingsFormat {
     /// Readable text
     Text,
     /// Workflow commands of GitHub Actions: annotations of a pull request

@@ -257,8 +257,8 @@ fn names(registry: &Registry, side: Side) -> Vec<String> {
     names
 }
 
-/// What `--force` overwrites: never a store.
-const TEXT: output::Kind = output::Kind { what: "a text", is_ours: |_| true };
+/// Files that `--force` overwrites: never a store.
+const TEXT: output::OutputKind = output::OutputKind { what: "a text", is_ours: |_| true };
 
 fn write(file: &Path, content: &str, force: bool) -> Result<(), Box<Report>> {
     let written = std::fs::create_dir_all(parent_directory(file)).and_then(|()| match force {

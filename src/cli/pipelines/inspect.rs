@@ -22,7 +22,7 @@ use super::super::{Context, Exit, Report};
 use crate::cli::completions;
 use crate::client::{SocketMessage, escaped};
 use crate::codes;
-use show::Shown;
+use show::CapturedRecord;
 
 const COMMAND: &str = "pipelines inspect";
 
@@ -291,7 +291,7 @@ impl<'a> InspectionState<'a> {
             Ok(())
         } else if self.context.terminal {
             let place = at.map(|at| format!("{} {}", at.side, at.node)).unwrap_or_default();
-            let record = Shown { number: self.shown, place: &place, json: record.get() };
+            let record = CapturedRecord { number: self.shown, place: &place, json: record.get() };
             terminal::print(Stream::Out, &record.text(self.context.color))
         } else {
             terminal::print_json(Stream::Out, &format!("{}\n", record.get()))

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anabranch_settings::SettingFlags;
 
-use super::findings::Form;
+use super::findings::FindingsFormat;
 use super::tries::TryFlags;
 use super::validate::{self, Checking};
 use crate::cli::{Context, Report};
@@ -24,8 +24,8 @@ pub(in crate::cli) struct Arguments {
     #[command(flatten)]
     tries: TryFlags,
     /// Format of the findings.
-    #[arg(long, value_enum, default_value_t = Form::Text)]
-    format: Form,
+    #[arg(long, value_enum, default_value_t = FindingsFormat::Text)]
+    format: FindingsFormat,
     #[command(flatten)]
     settings: SettingFlags<false>,
 }

@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::analyze;
-use super::chosen::{Chosen, Refusal};
+use super::chosen::{ChosenPipelines, NoRunnablePipeline};
 use super::tries::{TryFlags, untried_line};
 use crate::cli::completions;
 use crate::cli::{Context, Exit, Report};
@@ -88,14 +88,15 @@ enum StageName {
 
 const COMMAND: &str = "pipelines.plan";
 
-const REFUSAL: Refusal = Refusal { command: COMMAND, invalid: "there is no plan of a pipeline that has errors" };
+const REFUSAL: NoRunnablePipeline =
+    NoRunnablePipeline { command: COMMAND, invalid: "there is no plan of a pipeline that has errors" };
 
 pub(super) fn plan(arguments: &Arguments, context: &Context) -> Report {
     let settings = match context.settings(COMMAND, &arguments.settings) {
         Ok(settings) => settings,
         Err(report) => return *report,
     };
-    let mut chosen = Chosen::load(arguments.which.as_deref(), &settings);
+    let mut chosen = ChosenPipelines::load(arguments.which.as_deref(), &settings);
     if let Err(report) = chosen.good(&REFUSAL, context) {
         return *report;
     }

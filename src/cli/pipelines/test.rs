@@ -81,9 +81,11 @@ enum CoverageForm {
 }
 
 const COMMAND: &str = "pipelines.test";
-const JUNIT: output::Kind = output::Kind { what: "a JUnit report of this command", is_ours: junit::is_report };
-const SVG: output::Kind = output::Kind { what: "a drawing", is_ours: |text| text.starts_with("<svg") };
-const HTML: output::Kind = output::Kind { what: "a page", is_ours: |text| text.starts_with("<!DOCTYPE html>") };
+const JUNIT: output::OutputKind =
+    output::OutputKind { what: "a JUnit report of this command", is_ours: junit::is_report };
+const SVG: output::OutputKind = output::OutputKind { what: "a drawing", is_ours: |text| text.starts_with("<svg") };
+const HTML: output::OutputKind =
+    output::OutputKind { what: "a page", is_ours: |text| text.starts_with("<!DOCTYPE html>") };
 
 pub(super) fn test(arguments: &Arguments, context: &Context) -> Report {
     if arguments.schema {

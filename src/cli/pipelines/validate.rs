@@ -12,12 +12,12 @@ use anabranch_settings::SettingFlags;
 use anabranch_trial::synthetic::try_pipelines;
 use serde_json::{Value, json};
 
-use super::findings::{Form, github, sarif};
+use super::findings::{FindingsFormat, github, sarif};
 use super::tries::{TryFlags, untried_line};
 use crate::cli::report::{self, counted};
 use crate::cli::{Context, Exit, Report, compile_options, difference, registry_with};
 use crate::codes;
-use crate::fixing::{self, Changed};
+use crate::fixing::{self, CorrectedFile};
 
 /// Check pipeline files; nothing is started.
 ///
@@ -49,8 +49,8 @@ pub(in crate::cli) struct Arguments {
     #[command(flatten)]
     tries: TryFlags,
     /// Format of the findings.
-    #[arg(long, value_enum, default_value_t = Form::Text, conflicts_with = "fix")]
-    format: Form,
+    #[arg(long, value_enum, default_value_t = FindingsFormat::Text, conflicts_with = "fix")]
+    format: FindingsFormat,
     #[command(flatten)]
     settings: SettingFlags<false>,
 }
@@ -68,17 +68,17 @@ pub(super) fn validate(arguments: &Arguments, context: &Context) -> Report {
 
 /// Options of a check.
 pub(super) struct Checking {
-    /// Whether warnings count as errors.
+    /// `true` if warnings count as errors.
     pub(super) strict: bool,
-    /// Whether mistakes are corrected.
+    /// Corrections of mistakes; `None` if they are only reported.
     pub(super) fix: Option<Fixing>,
-    /// Whether pipelines are run with synthetic records, and how many.
+    /// Options of the run with synthetic records.
     pub(super) tries: TryFlags,
     /// The format of the findings.
-    pub(super) form: Form,
+    pub(super) form: FindingsFormat,
 }
 
-/// How corrections are handled.
+/// Mode of corrections.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fixing {
     /// Show them.
@@ -171,7 +171,7 @@ pub(super) fn check(
     let mut result = json!({ "files": files.iter().map(Checked::json).collect::<Vec<_>>() });
     if let Some(fixing) = checking.fix {
         summary["fixes"] = fixes.into();
-        let shown = |file: &Changed| {
+        let shown = |file: &CorrectedFile| {
             let diff = difference(&file.name, &file.before, &file.after, false);
             json!({ "path": file.name, "fixes": file.fixes, "written": fixing == Fixing::Write, "diff": diff })
         };
@@ -181,16 +181,16 @@ pub(super) fn check(
     let report = Report::new(command).found(if refused { Exit::Invalid } else { Exit::Ok });
     let findings = pipelines.all_findings();
     match checking.form {
-        Form::Text => {
+        FindingsFormat::Text => {
             report.notes(context.rendered(&findings, &pipelines.files)).text(text).summary(summary).result(result)
         }
-        Form::Github => report.text(github(&findings, &pipelines.files)).streamed(),
-        Form::Sarif => report.text(format!("{:#}\n", sarif(&findings, &pipelines.files))).streamed(),
+        FindingsFormat::Github => report.text(github(&findings, &pipelines.files)).streamed(),
+        FindingsFormat::Sarif => report.text(format!("{:#}\n", sarif(&findings, &pipelines.files))).streamed(),
     }
 }
 
 /// Writes the corrected files. Fails for a file that was changed in the meantime.
-fn write(command: &'static str, changed: &[Changed]) -> Result<(), Box<Report>> {
+fn write(command: &'static str, changed: &[CorrectedFile]) -> Result<(), Box<Report>> {
     for file in changed {
         let path = Path::new(&file.name);
         let refused = |what: &str| {

@@ -6,7 +6,7 @@ use anabranch_settings::{ServiceFlags, Settings};
 use comfy_table::{Table, presets};
 use serde_json::json;
 
-use super::{Lane, OpenStore, named, of_service, unreadable};
+use super::{LanePosition, OpenStore, named, of_service, unreadable};
 use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Report};
@@ -68,14 +68,14 @@ fn try_show(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repo
     Ok(Report::new(COMMAND)
         .text(text)
         .summary(json!({ "positions": lanes.len() }))
-        .result(json!({ "positions": lanes.iter().map(Lane::shown).collect::<Vec<_>>() })))
+        .result(json!({ "positions": lanes.iter().map(LanePosition::shown).collect::<Vec<_>>() })))
 }
 
 pub(super) fn of_store(
     command: &'static str,
     settings: &Settings,
     asked: Option<&str>,
-) -> Result<Vec<Lane>, Box<Report>> {
+) -> Result<Vec<LanePosition>, Box<Report>> {
     let opened = OpenStore::open(command, &settings.database)?;
     let failed = |error| Box::new(unreadable(command, &error));
     let pipelines = opened.pipelines().map_err(failed)?;
@@ -86,7 +86,7 @@ pub(super) fn of_store(
     let mut lanes = Vec::new();
     for id in &chosen {
         let found = opened.positions(id).map_err(failed)?;
-        lanes.extend(found.iter().map(|(lane, mark)| Lane::new(id, lane, mark)));
+        lanes.extend(found.iter().map(|(lane, mark)| LanePosition::new(id, lane, mark)));
     }
     // Positions can exist before their pipeline if they were imported or copied.
     if let (Some(id), true) = (asked, lanes.is_empty()) {

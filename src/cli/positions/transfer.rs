@@ -13,7 +13,7 @@ use anabranch_settings::{Database, ServiceFlags, Settings};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Lane, OpenStore, declared, named, of_service, unreadable};
+use super::{LanePosition, OpenStore, declared, named, of_service, unreadable};
 use crate::cli::completions;
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
@@ -23,8 +23,8 @@ use crate::codes;
 
 /// The version of the exported document.
 const VERSION: u64 = 1;
-/// What `export` writes.
-const EXPORT: output::Kind = output::Kind {
+/// The document that `export` writes.
+const EXPORT: output::OutputKind = output::OutputKind {
     what: "an export of positions",
     is_ours: |text| serde_json::from_str::<Document>(text).is_ok_and(|document| document.version == VERSION),
 };
@@ -91,7 +91,7 @@ pub(in crate::cli) struct Import {
 #[derive(Deserialize)]
 struct Document {
     version: u64,
-    positions: Vec<Lane>,
+    positions: Vec<LanePosition>,
 }
 
 // Flags that allow changes.
@@ -166,7 +166,8 @@ fn exported(arguments: &Export, context: &Context) -> Result<Report, Box<Report>
         Some(remote) => of_service(&remote, asked)?,
         None => super::show::of_store(COMMAND, &settings, asked)?,
     };
-    let document = json!({ "version": VERSION, "positions": lanes.iter().map(Lane::shown).collect::<Vec<_>>() });
+    let document =
+        json!({ "version": VERSION, "positions": lanes.iter().map(LanePosition::shown).collect::<Vec<_>>() });
     let report = Report::new(COMMAND).summary(json!({ "positions": lanes.len() })).result(document.clone());
     let text = format!("{document:#}\n");
     let to = arguments.to.as_ref().filter(|path| !output::is_standard_output(path));
@@ -207,7 +208,7 @@ fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>
     lanes.sort_by(|a, b| of_lane(a).cmp(&of_lane(b)));
     lanes.dedup_by(|a, b| of_lane(a) == of_lane(b) && a.position == b.position);
     if let Some(two) = lanes.windows(2).find(|two| of_lane(&two[0]) == of_lane(&two[1])) {
-        let Lane { pipeline, connector, partition, .. } = &two[0];
+        let LanePosition { pipeline, connector, partition, .. } = &two[0];
         let partition = if partition.is_empty() { String::new() } else { format!(" (partition {partition})") };
         let message = format!("{name} contains two positions of {pipeline}:{connector}{partition}");
         return Err(Box::new(
@@ -219,9 +220,9 @@ fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>
     }
     let remote = Remote::find(COMMAND, &settings)?;
     let consent = arguments.consent;
-    let pipelines: Vec<&[Lane]> = lanes.chunk_by(|a, b| a.pipeline == b.pipeline).collect();
+    let pipelines: Vec<&[LanePosition]> = lanes.chunk_by(|a, b| a.pipeline == b.pipeline).collect();
     let all = |consent: Consent| {
-        let one = |lanes: &&[Lane]| {
+        let one = |lanes: &&[LanePosition]| {
             let id = &lanes[0].pipeline;
             Ok((id.clone(), put(COMMAND, &settings, remote.as_ref(), id, lanes, consent)?))
         };
@@ -235,8 +236,8 @@ fn imported(arguments: &Import, context: &Context) -> Result<Report, Box<Report>
     Ok(told(Report::new(COMMAND), &moves, consent))
 }
 
-/// What a position is of.
-fn of_lane(lane: &Lane) -> (&str, &str, &str) {
+/// The pipeline and source of a position.
+fn of_lane(lane: &LanePosition) -> (&str, &str, &str) {
     (&lane.pipeline, &lane.connector, &lane.partition)
 }
 
@@ -268,13 +269,13 @@ fn told(report: Report, moves: &[(String, Vec<Moved>)], consent: Consent) -> Rep
 
 /// Returns the positions of a pipeline from a running service, including those of sources that it does not have any
 /// more.
-fn with_set_aside(remote: &Remote, pipeline: &str) -> Result<Vec<Lane>, Box<Report>> {
+fn with_set_aside(remote: &Remote, pipeline: &str) -> Result<Vec<LanePosition>, Box<Report>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Lanes {
-        positions: Vec<Lane>,
+        positions: Vec<LanePosition>,
         #[serde(default)]
-        set_aside: Vec<Lane>,
+        set_aside: Vec<LanePosition>,
     }
     let found: Lanes = remote.get(&format!("/v1/pipelines/{}/positions", escaped(pipeline)))?;
     Ok(together(found.positions, found.set_aside))
@@ -282,7 +283,12 @@ fn with_set_aside(remote: &Remote, pipeline: &str) -> Result<Vec<Lane>, Box<Repo
 
 /// Returns the same positions from the store. If the pipeline did not end, its destinations may have received records
 /// after these positions, so `force` is required.
-fn stored(command: &'static str, settings: &Settings, pipeline: &str, force: bool) -> Result<Vec<Lane>, Box<Report>> {
+fn stored(
+    command: &'static str,
+    settings: &Settings,
+    pipeline: &str,
+    force: bool,
+) -> Result<Vec<LanePosition>, Box<Report>> {
     let opened = OpenStore::open(command, &settings.database)?;
     let failed = |error| Box::new(unreadable(command, &error));
     let pipelines = opened.pipelines().map_err(failed)?;
@@ -301,14 +307,14 @@ fn stored(command: &'static str, settings: &Settings, pipeline: &str, force: boo
         )));
     }
     let lanes = |marks: std::collections::BTreeMap<LaneId, _>| {
-        marks.iter().map(|(lane, mark)| Lane::new(id, lane, mark)).collect::<Vec<_>>()
+        marks.iter().map(|(lane, mark)| LanePosition::new(id, lane, mark)).collect::<Vec<_>>()
     };
     let set_aside = opened.runtime.block_on(opened.store.detached_marks(id)).map_err(failed)?;
     Ok(together(lanes(opened.positions(id).map_err(failed)?), lanes(set_aside)))
 }
 
 /// Combines the positions in use with the set-aside positions of sources that have no other.
-fn together(mut used: Vec<Lane>, set_aside: Vec<Lane>) -> Vec<Lane> {
+fn together(mut used: Vec<LanePosition>, set_aside: Vec<LanePosition>) -> Vec<LanePosition> {
     let known: Vec<String> = used.iter().map(|lane| lane.connector.clone()).collect();
     used.extend(set_aside.into_iter().filter(|lane| !known.contains(&lane.connector)));
     used
@@ -320,7 +326,7 @@ fn put(
     settings: &Settings,
     remote: Option<&Remote>,
     pipeline: &str,
-    lanes: &[Lane],
+    lanes: &[LanePosition],
     consent: Consent,
 ) -> Result<Vec<Moved>, Box<Report>> {
     match remote {
@@ -330,7 +336,7 @@ fn put(
                 positions: Vec<Moved>,
             }
             let path = format!("/v1/pipelines/{}/positions/import", escaped(pipeline));
-            let lanes: Vec<Value> = lanes.iter().map(Lane::shown).collect();
+            let lanes: Vec<Value> = lanes.iter().map(LanePosition::shown).collect();
             let answer: Answer =
                 remote.post(&path, &json!({ "positions": lanes, "new": consent.new, "yes": consent.yes }))?;
             Ok(answer.positions)
@@ -343,7 +349,7 @@ fn put_in_store(
     command: &'static str,
     settings: &Settings,
     pipeline: &str,
-    lanes: &[Lane],
+    lanes: &[LanePosition],
     consent: Consent,
 ) -> Result<Vec<Moved>, Box<Report>> {
     let opened = OpenStore::open_to_change(command, &settings.database)?;
@@ -390,7 +396,7 @@ fn put_in_store(
     Ok(Moved::checked(moves, &unasked))
 }
 
-fn id_of(lane: &Lane) -> LaneId {
+fn id_of(lane: &LanePosition) -> LaneId {
     LaneId { connector: lane.connector.as_str().into(), partition: Partition(lane.partition.as_str().into()) }
 }
 

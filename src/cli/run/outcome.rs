@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anabranch_record::code::Code;
 use anabranch_record::text::Str;
-use anabranch_service::Ended;
+use anabranch_service::RunSummary;
 use anabranch_service::account::Account;
 use anabranch_service::lifecycle::{PipelineOutcome, names};
 use serde_json::{Map, Value, json};
@@ -15,21 +15,21 @@ use crate::cli::{Exit, Report};
 use crate::codes;
 
 /// Options and results of the run that its summary depends on.
-pub(super) struct Run {
+pub(super) struct RunReport {
     /// The service was to end when everything is read.
     pub(super) once: bool,
-    /// Whether the last line is text. With a log in JSON, it would be the only line that is not JSON.
+    /// `true` if the last line is text. With a log in JSON, it would be the only line that is not JSON.
     pub(super) text: bool,
-    /// Whether standard output is for records. Then the last line goes to standard error.
+    /// `true` if standard output is for records. Then the last line goes to standard error.
     pub(super) output_is_data: bool,
-    /// Whether pipelines did not start because their files have errors, which makes the run a failure.
+    /// `true` if pipelines did not start because their files have errors, which makes the run a failure.
     pub(super) refused: bool,
     /// Duration of the whole run.
     pub(super) took: Duration,
 }
 
 /// Adds the exit code and the last lines to the report.
-pub(super) fn conclude(report: Report, ended: &Ended, run: &Run) -> Report {
+pub(super) fn conclude(report: Report, ended: &RunSummary, run: &RunReport) -> Report {
     let mut result: Vec<Value> = ended.invalid.iter().map(|id| json!({ "id": id, "status": "invalid" })).collect();
     result.extend(ended.outcomes.iter().map(|(id, outcome)| shown(id, outcome, ended.accounts.get(id))));
     let total = total(ended);
@@ -47,7 +47,7 @@ pub(super) fn conclude(report: Report, ended: &Ended, run: &Run) -> Report {
 }
 
 /// The reason why the run is not a success; the most severe one if there are several.
-fn failure(ended: &Ended, run: &Run) -> Option<(Exit, Code, String)> {
+fn failure(ended: &RunSummary, run: &RunReport) -> Option<(Exit, Code, String)> {
     let mut left = Vec::new();
     let mut degraded = Vec::new();
     let mut stopped = Vec::new();
@@ -119,7 +119,7 @@ fn failure(ended: &Ended, run: &Run) -> Option<(Exit, Code, String)> {
         .then(|| (Exit::NothingRead, codes::RUN_NOTHING_READ, format!("nothing was read: {}", unread.join("; "))))
 }
 
-fn nothing(pipeline: &Str, unread: &anabranch_graph::exec::Unread) -> String {
+fn nothing(pipeline: &Str, unread: &anabranch_graph::exec::UnreadSource) -> String {
     let connector = &unread.connector;
     match &unread.missing {
         Some(why) => format!("{pipeline}:{connector}: {why}"),
@@ -127,7 +127,7 @@ fn nothing(pipeline: &Str, unread: &anabranch_graph::exec::Unread) -> String {
     }
 }
 
-fn total(ended: &Ended) -> Account {
+fn total(ended: &RunSummary) -> Account {
     let mut total = Account::default();
     for account in ended.accounts.values() {
         total.read += account.read;
@@ -141,7 +141,7 @@ fn total(ended: &Ended) -> Account {
 }
 
 /// Returns a line per pipeline, and one for the total if there are several.
-fn last_lines(ended: &Ended, total: &Account, took: Duration) -> String {
+fn last_lines(ended: &RunSummary, total: &Account, took: Duration) -> String {
     let mut text = String::new();
     for (id, outcome) in &ended.outcomes {
         let word = match outcome {
@@ -221,12 +221,16 @@ fn totals(account: &Account, took: Duration) -> Value {
 mod tests {
     use super::*;
 
-    fn run(once: bool) -> Run {
-        Run { once, text: true, output_is_data: false, refused: false, took: Duration::from_millis(1500) }
+    fn run(once: bool) -> RunReport {
+        RunReport { once, text: true, output_is_data: false, refused: false, took: Duration::from_millis(1500) }
     }
 
-    fn ended(outcome: PipelineOutcome, account: Account) -> Ended {
-        Ended { outcomes: vec![("p".into(), outcome)], accounts: [("p".into(), account)].into(), ..Ended::default() }
+    fn ended(outcome: PipelineOutcome, account: Account) -> RunSummary {
+        RunSummary {
+            outcomes: vec![("p".into(), outcome)],
+            accounts: [("p".into(), account)].into(),
+            ..RunSummary::default()
+        }
     }
 
     #[test]
@@ -253,7 +257,8 @@ mod tests {
 
     #[test]
     fn a_source_that_left_something_has_not_read_everything() {
-        let left = anabranch_graph::exec::Left { connector: "in".into(), what: "1 object is dated ahead".into() };
+        let left =
+            anabranch_graph::exec::UnfinishedSource { connector: "in".into(), what: "1 object is dated ahead".into() };
         let ended = ended(PipelineOutcome::Finished, Account { left: vec![left], ..Account::default() });
         let (exit, code, message) = failure(&ended, &run(true)).unwrap();
         assert_eq!((exit, code), (Exit::Interrupted, codes::RUN_LEFT));
@@ -263,7 +268,7 @@ mod tests {
 
     #[test]
     fn the_worst_is_said() {
-        let unread = anabranch_graph::exec::Unread { connector: "in".into(), missing: None };
+        let unread = anabranch_graph::exec::UnreadSource { connector: "in".into(), missing: None };
         let account = Account { unread: vec![unread], ..Account::default() };
         let code = |outcome| failure(&ended(outcome, account.clone()), &run(true)).unwrap().0;
         assert_eq!(code(PipelineOutcome::Finished), Exit::NothingRead);

@@ -70,17 +70,17 @@ pub(super) fn eval(arguments: &Arguments, context: &Context) -> Report {
         Some("-") => results.read(std::io::stdin().lock(), &template),
         Some(path) => match File::open(path) {
             Ok(opened) => results.read(BufReader::new(opened), &template),
-            Err(error) => Err(Ended::Unreadable(error)),
+            Err(error) => Err(EvalEnd::Unreadable(error)),
         },
     };
     let summary = json!({ "records": results.records, "failed": results.failed });
     let report = Report::new(COMMAND).summary(summary).result(json!({ "outputs": results.gathered }));
     match ended {
-        Err(Ended::ReaderGone) => Report::new(COMMAND),
-        Err(Ended::Unwritable(error)) => {
+        Err(EvalEnd::ReaderGone) => Report::new(COMMAND),
+        Err(EvalEnd::Unwritable(error)) => {
             report.fail(Exit::Environment, codes::TEMPLATE_CANNOT_WRITE, format!("cannot write: {}", system(&error)))
         }
-        Err(Ended::Unreadable(error)) => {
+        Err(EvalEnd::Unreadable(error)) => {
             let from = arguments.record.as_deref().unwrap_or_default();
             let message = format!("cannot read {from}: {}", system(&error));
             report.fail(Exit::Environment, codes::TEMPLATE_CANNOT_READ, message)
@@ -91,7 +91,7 @@ pub(super) fn eval(arguments: &Arguments, context: &Context) -> Report {
 }
 
 /// The reason for an early end.
-enum Ended {
+enum EvalEnd {
     ReaderGone,
     Unwritable(std::io::Error),
     Unreadable(std::io::Error),
@@ -107,11 +107,11 @@ struct Results<'a> {
 }
 
 impl Results<'_> {
-    fn read(&mut self, mut input: impl BufRead, template: &Template) -> Result<(), Ended> {
+    fn read(&mut self, mut input: impl BufRead, template: &Template) -> Result<(), EvalEnd> {
         let mut text = Vec::new();
         for number in 1u64.. {
             text.clear();
-            let read = input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text).map_err(Ended::Unreadable)?;
+            let read = input.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut text).map_err(EvalEnd::Unreadable)?;
             if read == 0 {
                 break;
             }
@@ -132,7 +132,7 @@ impl Results<'_> {
         Ok(())
     }
 
-    fn add(&mut self, line: Option<u64>, record: &Record, template: &Template) -> Result<(), Ended> {
+    fn add(&mut self, line: Option<u64>, record: &Record, template: &Template) -> Result<(), EvalEnd> {
         let mut output = String::new();
         if let Err(error) = template.render(record, &mut output) {
             let of = line.map_or_else(String::new, |line| format!("line {line}: "));
@@ -153,8 +153,8 @@ impl Results<'_> {
         output.push('\n');
         let mut out = data(Stream::Out);
         out.write_all(output.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
-            ErrorKind::BrokenPipe => Ended::ReaderGone,
-            _ => Ended::Unwritable(error),
+            ErrorKind::BrokenPipe => EvalEnd::ReaderGone,
+            _ => EvalEnd::Unwritable(error),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anabranch_record::near::did_you_mean;
-use anabranch_template::reference::{self, Count, Entry, FUNCTIONS};
+use anabranch_template::reference::{self, Count, FUNCTIONS, FunctionEntry};
 use serde_json::{Value, json};
 
 use crate::cli::{Exit, Report};
@@ -55,11 +55,11 @@ fn list(record: &Value) -> Report {
 }
 
 /// The function and its parameters, as a template writes them.
-fn call(entry: &Entry) -> String {
+fn call(entry: &FunctionEntry) -> String {
     format!("{} {}", entry.name(), entry.parameters).trim_end().to_owned()
 }
 
-fn described(entry: &Entry) -> String {
+fn described(entry: &FunctionEntry) -> String {
     let mut text = format!("{}\n{}\n", call(entry), entry.summary);
     if !entry.aliases().is_empty() {
         let _ = writeln!(text, "Aliases: {}", entry.aliases().join(", "));
@@ -92,13 +92,13 @@ fn described(entry: &Entry) -> String {
     text
 }
 
-fn subject(entry: &Entry) -> &'static str {
+fn subject(entry: &FunctionEntry) -> &'static str {
     let group = FUNCTIONS.iter().find(|group| group.entries.iter().any(|other| other.name() == entry.name()));
     group.map_or("", |group| group.title)
 }
 
 /// `result` is null if the example fails. It is a form if `deterministic` is false.
-fn in_json(entry: &Entry, subject: &str) -> Value {
+fn in_json(entry: &FunctionEntry, subject: &str) -> Value {
     let parameters: Vec<Value> = entry
         .declared()
         .iter()

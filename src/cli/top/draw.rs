@@ -9,7 +9,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line as TextLine, Span};
 use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState, Wrap};
 
-use super::graph::{self, Line, percent};
+use super::graph::{self, GraphLine, percent};
 use super::rates;
 use super::state::{Action, Mode, State};
 use crate::cli::answers::{LivePipeline, StatusAnswer};
@@ -199,7 +199,7 @@ fn graph(frame: &mut Frame<'_>, state: &State, area: Rect) {
     }
 }
 
-fn row<'a>(state: &State, line: &'a Line, column: usize, room: &ColumnLayout) -> Row<'a> {
+fn row<'a>(state: &State, line: &'a GraphLine, column: usize, room: &ColumnLayout) -> Row<'a> {
     let gap = column.saturating_sub(line.width());
     let name = if line.node.is_some() { bold() } else { Style::new() };
     let drawing = TextLine::from(vec![
@@ -447,7 +447,7 @@ mod tests {
             ]
         );
         assert!(lines[11] == "in: no error" && lines[12].starts_with("500 in, 500 out"), "{lines:?}");
-        // The next node, on a screen that is narrow and low: what matters least goes first.
+        // The next node, on a small screen: the least important lines are left out first.
         press(&mut state, KeyCode::Down);
         let lines: Vec<String> = shown(&state, 60, 11).lines().map(words).collect();
         assert_eq!(lines[2], "GRAPH IN/S OUT/S FAILED QUEUE");

@@ -16,11 +16,11 @@ pub(super) fn outline_path(id: &str) -> String {
 /// The drawing, as `pipelines plan` prints it.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct Outline {
-    rows: Vec<Row>,
+    rows: Vec<GraphRow>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Row {
+struct GraphRow {
     lead: String,
     text: String,
     #[serde(default)]
@@ -48,7 +48,7 @@ enum RowSubject {
 
 /// A line of the graph with its counters.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Line {
+pub(super) struct GraphLine {
     /// The drawing before the text.
     pub(super) lead: String,
     pub(super) text: String,
@@ -62,22 +62,22 @@ pub(super) struct Line {
     pub(super) held: Option<u64>,
     /// Share of the time that the node works; more than 1 with several workers.
     pub(super) busy: Option<f64>,
-    pub(super) queue: Option<Queue>,
+    pub(super) queue: Option<EdgeQueue>,
 }
 
 /// The queue of an edge.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Queue {
+pub(super) struct EdgeQueue {
     /// Fill level from 0 to 1.
     pub(super) fill: f64,
     pub(super) rows: u64,
-    /// Whether senders to the queue have to wait.
+    /// `true` if senders to the queue have to wait.
     pub(super) full: bool,
 }
 
-impl Queue {
+impl EdgeQueue {
     fn of(edge: &EdgeAnswer) -> Option<Self> {
-        edge.fill().map(|fill| Queue { fill, rows: edge.queued_rows, full: edge.full })
+        edge.fill().map(|fill| EdgeQueue { fill, rows: edge.queued_rows, full: edge.full })
     }
 
     /// Returns a bar of `width` characters, the number of records if `counted`, and the word `full` if the queue is
@@ -99,31 +99,35 @@ impl Queue {
 
 /// Returns the lines of `outline` with their counters. Nodes that are not in the outline, such as the dead-letter
 /// queue, follow.
-pub(super) fn lines(outline: &Outline, parts: &PartsAnswer, rates: &PartRates) -> Vec<Line> {
-    let mut lines: Vec<Line> = outline.rows.iter().map(|row| line(row, parts, rates)).collect();
+pub(super) fn lines(outline: &Outline, parts: &PartsAnswer, rates: &PartRates) -> Vec<GraphLine> {
+    let mut lines: Vec<GraphLine> = outline.rows.iter().map(|row| line(row, parts, rates)).collect();
     let drawn = |node: &&NodeAnswer| lines.iter().all(|line| line.node != Some(node.node));
-    let others: Vec<Line> = parts.nodes.iter().filter(drawn).map(|node| of_node(node, rates)).collect();
+    let others: Vec<GraphLine> = parts.nodes.iter().filter(drawn).map(|node| of_node(node, rates)).collect();
     lines.extend(others);
     lines
 }
 
-fn line(row: &Row, parts: &PartsAnswer, rates: &PartRates) -> Line {
-    let Row { lead, text, kind, about } = row;
+fn line(row: &GraphRow, parts: &PartsAnswer, rates: &PartRates) -> GraphLine {
+    let GraphRow { lead, text, kind, about } = row;
     let numbers = match *about {
         RowSubject::Node { node } => found(parts, node).map(|found| of_node(found, rates)),
         RowSubject::Condition { node } => {
             let hits = found(parts, node).and_then(hits).map_or_else(|| "-".to_owned(), percent);
-            Some(Line { text: format!("{hits} {text}"), ..Line::default() })
+            Some(GraphLine { text: format!("{hits} {text}"), ..GraphLine::default() })
         }
         RowSubject::Edge { from, to } => {
             let edge = parts.edges.iter().find(|edge| (edge.from, edge.to) == (from, to));
-            edge.map(|edge| Line { rows_out: Some(rates.of_edge(from, to)), queue: Queue::of(edge), ..Line::default() })
+            edge.map(|edge| GraphLine {
+                rows_out: Some(rates.of_edge(from, to)),
+                queue: EdgeQueue::of(edge),
+                ..GraphLine::default()
+            })
         }
         RowSubject::Else => None,
     };
     let line = numbers.unwrap_or_default();
     let text = if line.text.is_empty() { text.clone() } else { line.text };
-    Line { lead: lead.clone(), text, kind: kind.clone(), ..line }
+    GraphLine { lead: lead.clone(), text, kind: kind.clone(), ..line }
 }
 
 fn found(parts: &PartsAnswer, node: usize) -> Option<&NodeAnswer> {
@@ -135,10 +139,10 @@ fn hits(node: &NodeAnswer) -> Option<f64> {
     (node.rows_in > 0).then(|| node.selected as f64 / node.rows_in as f64)
 }
 
-fn of_node(node: &NodeAnswer, rates: &PartRates) -> Line {
+fn of_node(node: &NodeAnswer, rates: &PartRates) -> GraphLine {
     let rates = rates.of_node(node.node);
     let rate = |rate: Option<&Rate>| Some(rate.map_or(0.0, Rate::per_second));
-    Line {
+    GraphLine {
         text: node.id.clone(),
         node: Some(node.node),
         rows_in: rate(rates.map(|rates| &rates.rows_in)),
@@ -146,18 +150,18 @@ fn of_node(node: &NodeAnswer, rates: &PartRates) -> Line {
         failed: Some(node.failed),
         held: Some(node.held),
         busy: rate(rates.map(|rates| &rates.busy)),
-        ..Line::default()
+        ..GraphLine::default()
     }
 }
 
 /// Returns the width of the widest id, including the drawing before it; 0 if there is none. The next column starts
 /// after it.
-pub(super) fn width_of_ids(lines: &[Line]) -> usize {
+pub(super) fn width_of_ids(lines: &[GraphLine]) -> usize {
     let drawn = lines.iter().filter(|line| line.node.is_some() && !line.lead.is_empty());
-    drawn.map(Line::width).max().unwrap_or(0)
+    drawn.map(GraphLine::width).max().unwrap_or(0)
 }
 
-impl Line {
+impl GraphLine {
     /// Returns the number of characters of the drawing and the text.
     pub(super) fn width(&self) -> usize {
         self.lead.chars().count() + self.text.chars().count()

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::graph::{self, Line, Outline};
+use super::graph::{self, GraphLine, Outline};
 use super::rates::{PartRates, Rates};
 use crate::cli::answers::{LiveAnswer, LivePipeline, NodeAnswer, PartsAnswer};
 
@@ -15,7 +15,7 @@ pub(super) enum Action {
     Quit,
     Start(String),
     Stop(String),
-    /// Fetch a pipeline at once.
+    /// Fetch a pipeline immediately.
     Open(String),
 }
 
@@ -126,11 +126,11 @@ impl State {
     }
 
     /// Returns the lines of the graph and the index of the selected one.
-    pub(super) fn graph(&self) -> (Vec<Line>, Option<usize>) {
+    pub(super) fn graph(&self) -> (Vec<GraphLine>, Option<usize>) {
         let Some(parts) = &self.parts else { return (Vec::new(), None) };
         let none = Outline::default();
         let lines = graph::lines(self.outline.as_ref().unwrap_or(&none), parts, &self.part_rates);
-        let is_selected = |line: &Line| line.node.is_some() && line.node == self.node;
+        let is_selected = |line: &GraphLine| line.node.is_some() && line.node == self.node;
         let selected = lines.iter().position(is_selected).or_else(|| lines.iter().position(|line| line.node.is_some()));
         (lines, selected)
     }

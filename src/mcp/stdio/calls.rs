@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::mcp::{Answer, Cancellation, Server};
+use crate::mcp::{Cancellation, McpAnswer, Server};
 
 /// Maximum number of tools that run at the same time: some take long, and clients call others meanwhile.
 pub(super) const AT_A_TIME: usize = 4;
@@ -53,7 +53,7 @@ impl Calls {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         server: &'scope Server,
-        write: &'scope (impl Fn(Answer) + Sync),
+        write: &'scope (impl Fn(McpAnswer) + Sync),
         message: Value,
     ) -> Result<(), Value> {
         static NUMBER: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Maximum length of an id.
 const LONGEST: usize = 512;
 
-/// Searches for the member `id` of a JSON object, piece by piece, and keeps nothing else of it.
+/// Searches for the member `id` of a JSON object, piece by piece, without keeping the rest.
 #[derive(Default)]
 pub(super) struct IdScanner {
     depth: usize,
@@ -13,7 +13,7 @@ pub(super) struct IdScanner {
     is_escaped: bool,
     /// The name or value at the first level that is being read, truncated to [`LONGEST`] bytes.
     token: Vec<u8>,
-    /// Whether the last name was `id`.
+    /// `true` if the last name was `id`.
     is_id: bool,
     id: Option<Value>,
 }

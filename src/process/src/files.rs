@@ -13,9 +13,9 @@ use crate::codes;
 /// Maximum size of a pipeline file in bytes.
 pub const MAX_PIPELINE_FILE: u64 = 8 << 20;
 
-/// Why a text file cannot be used.
+/// Reason why a text file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+pub enum UnreadableText {
     /// The file does not exist.
     #[error("no such file or directory")]
     Missing,
@@ -63,39 +63,39 @@ pub fn system(error: &std::io::Error) -> String {
 ///
 /// # Errors
 /// The file is missing, not regular, too large or not text, or the system refuses.
-pub fn read_text(path: &Path, limit: u64) -> Result<String, Unreadable> {
+pub fn read_text(path: &Path, limit: u64) -> Result<String, UnreadableText> {
     let bytes = read_bytes(path, limit)?;
-    String::from_utf8(bytes).map_err(|error| Unreadable::NotText { offset: error.utf8_error().valid_up_to() })
+    String::from_utf8(bytes).map_err(|error| UnreadableText::NotText { offset: error.utf8_error().valid_up_to() })
 }
 
 /// Returns the content of a file of at most `limit` bytes. A larger file is refused without reading it.
 ///
 /// # Errors
 /// The file is missing, not regular or too large, or the system refuses.
-fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, Unreadable> {
+fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, UnreadableText> {
     let refused = |error: std::io::Error| match error.kind() {
-        ErrorKind::NotFound => Unreadable::Missing,
-        _ => Unreadable::System(error),
+        ErrorKind::NotFound => UnreadableText::Missing,
+        _ => UnreadableText::System(error),
     };
     let metadata = std::fs::metadata(path).map_err(refused)?;
     if !metadata.is_file() {
-        return Err(Unreadable::NotAFile);
+        return Err(UnreadableText::NotAFile);
     }
     if metadata.len() > limit {
-        return Err(Unreadable::TooLarge { bytes: metadata.len(), limit });
+        return Err(UnreadableText::TooLarge { bytes: metadata.len(), limit });
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
     // Another file may have replaced it since: reading a named pipe would block.
     open_regular(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes)).map_err(refused)?;
     if bytes.len() as u64 > limit {
-        return Err(Unreadable::TooLarge { bytes: bytes.len() as u64, limit });
+        return Err(UnreadableText::TooLarge { bytes: bytes.len() as u64, limit });
     }
     Ok(bytes)
 }
 
 /// The result of a search for pipeline files.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct PipelineFiles {
     /// Readable files, sorted by name.
     pub files: Files,
     /// Unreadable files, with the reason.
@@ -120,10 +120,10 @@ pub fn is_pipeline_file(path: &Path) -> bool {
     matches!(extension.as_deref(), Some("yml" | "yaml")) && !is_test(path) && !is_hidden(path)
 }
 
-/// Finds pipeline files at `paths`: a file is taken as it is; of a directory, the direct children named `*.yml` or
+/// Finds pipeline files at `paths`: a file whatever its name; in a directory, the direct children named `*.yml` or
 /// `*.yaml` that are neither tests nor hidden, sorted by name.
-pub fn find_pipelines<P: AsRef<Path>>(paths: &[P]) -> Found {
-    let mut found = Found::default();
+pub fn find_pipelines<P: AsRef<Path>>(paths: &[P]) -> PipelineFiles {
+    let mut found = PipelineFiles::default();
     for path in paths {
         let path = path.as_ref();
         if !path.is_dir() {
@@ -132,7 +132,7 @@ pub fn find_pipelines<P: AsRef<Path>>(paths: &[P]) -> Found {
         }
         match children(path) {
             Ok(children) => children.iter().for_each(|child| found.add(child)),
-            Err(error) => found.refuse(path, &Unreadable::System(error)),
+            Err(error) => found.refuse(path, &UnreadableText::System(error)),
         }
     }
     found
@@ -146,7 +146,7 @@ pub fn pipeline_files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
     if path.is_dir() { children(path) } else { Ok(vec![path.to_path_buf()]) }
 }
 
-impl Found {
+impl PipelineFiles {
     fn add(&mut self, path: &Path) {
         match read_bytes(path, MAX_PIPELINE_FILE) {
             // The parser refuses a file that is not text, and can show the place.
@@ -157,20 +157,20 @@ impl Found {
         }
     }
 
-    fn refuse(&mut self, path: &Path, error: &Unreadable) {
+    fn refuse(&mut self, path: &Path, error: &UnreadableText) {
         let finding = Diagnostic::error(codes::CONFIG_UNREADABLE, format!("cannot read {}: {error}", path.display()));
         let name = path.to_string_lossy();
         let is_id = !name.contains(['/', '.', '\\']);
         let hint = match error {
-            Unreadable::Missing if is_id => Some(
+            UnreadableText::Missing if is_id => Some(
                 "if this is the id of a pipeline, give the path of its file; without a path, the command checks all \
                  pipelines in `pipelines.path`",
             ),
-            Unreadable::Missing => {
+            UnreadableText::Missing => {
                 Some("`anabranch init` creates the directory, `anabranch pipelines init` writes a pipeline")
             }
-            Unreadable::TooLarge { .. } => Some("if this is a pipeline file, split it"),
-            Unreadable::NotText { .. } | Unreadable::NotAFile | Unreadable::System(_) => None,
+            UnreadableText::TooLarge { .. } => Some("if this is a pipeline file, split it"),
+            UnreadableText::NotText { .. } | UnreadableText::NotAFile | UnreadableText::System(_) => None,
         };
         let finding = match hint {
             Some(hint) => finding.with_hint(hint),
@@ -220,12 +220,12 @@ mod tests {
         for name in ["a.yaml", ".a.yaml", "._a.yml", ".#b.yaml"] {
             std::fs::write(directory.path().join(name), "x").unwrap();
         }
-        // A lock of Emacs leads nowhere.
+        // A lock file of Emacs is a dangling link.
         std::os::unix::fs::symlink("me@host.1:2", directory.path().join(".#a.yaml")).unwrap();
         let found = find_pipelines(&[directory.path()]);
         assert_eq!((found.files.iter().count(), found.unreadable.len()), (1, 0));
         assert_eq!(pipeline_files(directory.path()).unwrap(), [directory.path().join("a.yaml")]);
-        // Who names such a file means it.
+        // The user named the file explicitly.
         assert_eq!(find_pipelines(&[directory.path().join(".a.yaml")]).files.iter().count(), 1);
     }
 
@@ -234,9 +234,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let binary = directory.path().join("binary.yaml");
         std::fs::write(&binary, b"ok\xff\xfe").unwrap();
-        assert!(matches!(read_text(&binary, 100), Err(Unreadable::NotText { offset: 2 })));
-        assert!(matches!(read_text(&binary, 3), Err(Unreadable::TooLarge { bytes: 4, limit: 3 })));
-        assert!(matches!(read_text(Path::new("/dev/zero"), 3), Err(Unreadable::NotAFile)));
+        assert!(matches!(read_text(&binary, 100), Err(UnreadableText::NotText { offset: 2 })));
+        assert!(matches!(read_text(&binary, 3), Err(UnreadableText::TooLarge { bytes: 4, limit: 3 })));
+        assert!(matches!(read_text(Path::new("/dev/zero"), 3), Err(UnreadableText::NotAFile)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What every part of the program needs of its process: files, standard streams, the log, signals, threads and
+//! Services of the process for every part of the program: files, standard streams, the log, signals, threads and
 //! panics.
 //!
 //! All output for people goes through [`terminal`], so that no text from a record, a plugin or a server can control the

@@ -10,9 +10,9 @@ use crate::panics::caught;
 
 /// Threads for work whose duration depends on the text of a client.
 ///
-/// The control runtime has one thread, for signals, timers, probes and the lives of pipelines. A template, a regular
-/// expression or a pipeline file never runs there. Each kind of work has a bounded number of threads, so that clients
-/// cannot occupy those that the state store needs.
+/// The control runtime has one thread, for signals, timers, probes and the supervision of pipelines. A template, a
+/// regular expression or a pipeline file never runs there. Each kind of work has a bounded number of threads, so that
+/// clients cannot occupy those that the state store needs.
 pub struct Threads(Semaphore);
 
 /// For expressions over records: conditions and regular expressions of requests.

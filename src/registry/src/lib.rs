@@ -1,9 +1,9 @@
 //! The registry of plugins: those of this build, and the standalone plugins of the user.
 //!
-//! A program that links this crate can [`register`] plugins of its own beside the built-in ones.
+//! A program that links this crate can [`register`] its own plugins in addition to the built-in ones.
 //!
-//! This crate alone knows every crate of plugins. Plugins with heavy dependencies are behind cargo features; a plugin that
-//! was left out of a build names its feature when it is asked for.
+//! Only this crate depends on every crate of plugins. Plugins with heavy dependencies are behind Cargo features. If a
+//! pipeline uses a plugin that a build does not contain, the error names its feature.
 //!
 //! ```
 //! let registry = anabranch_registry::registry();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anabranch_graph::exec::{LaneCount, Left, Progress, Unread};
+use anabranch_graph::exec::{LaneCount, Progress, UnfinishedSource, UnreadSource};
 use anabranch_record::mark::LaneId;
 use anabranch_record::text::Str;
 
@@ -13,7 +13,7 @@ use anabranch_record::text::Str;
 pub struct Account {
     /// Records read.
     pub read: u64,
-    /// Those of the records read that an earlier run had read and not delivered.
+    /// Number of read records that an earlier run had read and not delivered.
     pub read_again: u64,
     /// Copies delivered per destination, in the order of the plan.
     pub delivered: Vec<(Str, u64)>,
@@ -24,9 +24,9 @@ pub struct Account {
     /// Dead letters that were evicted because of a limit of the queue.
     pub letters_dropped: u64,
     /// Sources that ended without reading any record.
-    pub unread: Vec<Unread>,
+    pub unread: Vec<UnreadSource>,
     /// Sources that ended and left input to a later run.
-    pub left: Vec<Left>,
+    pub left: Vec<UnfinishedSource>,
     /// Time from each start to the end that followed, with the waits before restarts after failures.
     pub took: Duration,
     /// Number of records read per lane since its beginning.
@@ -90,11 +90,11 @@ mod tests {
         // An earlier process had delivered 1000.
         assert_eq!(run(1000, 500), 0);
         assert_eq!(run(1000, 500), 500);
-        // A run that failed before it read as far.
+        // A run that failed before it reached the same position.
         assert_eq!(run(1000, 200), 700);
         // 100 of them were delivered, and it reads further.
         assert_eq!(run(1100, 600), 1100);
-        // From a position that the destination has stored, and then only what is new.
+        // Resumes from a position that the destination has stored, and delivers only new records.
         assert_eq!(run(1700, 5), 1100);
         assert_eq!(account.heads.into_values().collect::<Vec<_>>(), [1705]);
     }

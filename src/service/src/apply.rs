@@ -19,12 +19,12 @@ use difference::{add, base, differences, hash, is_asked_to_start, revalued};
 use crate::control::{Control, ControlError};
 use crate::document::Read;
 use crate::edit::{EditError, dropped, errors};
-use crate::hold::Hold;
-use crate::lifecycle::Order;
+use crate::hold::ExclusiveAccess;
+use crate::lifecycle::LifecycleCommand;
 use crate::pipeline::Pipeline;
-use crate::pipeline_table::{Entry, Plan};
+use crate::pipeline_table::{NextStart, PipelineEntry};
 use crate::renames::{RereadSource, rereads};
-use crate::tasks::{Done, Task};
+use crate::tasks::{JobResult, Task};
 
 /// How long a switch waits until the new pipeline is open; after this it has failed. Together with the time for
 /// draining the old pipeline it is less than an HTTP response may take.
@@ -87,7 +87,7 @@ impl Control {
     /// The text has errors, or the store cannot be read.
     pub async fn plan(&self, desired: Desired) -> Result<Planned, EditError> {
         let pipeline = Arc::new(self.understood(desired).await?);
-        self.check_cycle(&Plan::Good(pipeline.clone())).await?;
+        self.check_cycle(&NextStart::Good(pipeline.clone())).await?;
         Ok(self.propose(&pipeline, false).await?.planned)
     }
 
@@ -204,7 +204,7 @@ impl Control {
         desired.origin = if from_file { Origin::File } else { Origin::Api };
         let mut changes = differences(old.as_ref(), &desired);
         let runs = match self.entry(&id).map(|entry| entry.plan()) {
-            Ok(Plan::Good(runs)) => Some(runs),
+            Ok(NextStart::Good(runs)) => Some(runs),
             _ => None,
         };
         if let Some(runs) = &runs {
@@ -264,13 +264,18 @@ impl Control {
     }
 
     /// Replaces a pipeline that is held with a new one.
-    async fn switch(&self, hold: &mut Hold, proposal: &Proposal, pipeline: Arc<Pipeline>) -> Result<(), EditError> {
+    async fn switch(
+        &self,
+        hold: &mut ExclusiveAccess,
+        proposal: &Proposal,
+        pipeline: Arc<Pipeline>,
+    ) -> Result<(), EditError> {
         let Proposal { planned, old, desired } = proposal;
         let entry = hold.entry.clone();
         let before = entry.seen.borrow().status.clone();
         let old_plan = entry.plan();
         {
-            let (_placing, plan) = (self.placing().await, Plan::Good(pipeline));
+            let (_placing, plan) = (self.placing().await, NextStart::Good(pipeline));
             self.check_cycle(&plan).await?;
             self.shared().store.replace(desired.clone()).await?;
             entry.set_plan(plan);
@@ -310,12 +315,12 @@ impl Control {
         let Proposal { old, desired, .. } = proposal;
         let store = &self.shared().store;
         let entry = {
-            let (_placing, plan) = (self.placing().await, Plan::Good(pipeline));
+            let (_placing, plan) = (self.placing().await, NextStart::Good(pipeline));
             self.check_cycle(&plan).await?;
             store.replace(desired.clone()).await?;
             self.put(&desired.id, plan, Status::Stopped { reason: StopReason::User })
         };
-        // The gate is free, since nobody else knows the entry yet. Holding it prevents a stop or deletion during the
+        // The gate is free, since the entry is not in the table yet. Holding it prevents a stop or deletion during the
         // trial start.
         let _gate = entry.gate.clone().lock_owned().await;
         if !desired.autostart {
@@ -348,7 +353,7 @@ impl Control {
                     Err(error) => tracing::debug!(pipeline = %id, %error, "the stored pipeline cannot be restored yet"),
                 }
             }
-            Done::Errand
+            JobResult::Errand
         });
     }
 
@@ -371,7 +376,7 @@ impl Control {
     }
 
     /// Starts a pipeline and waits until it is open. A pipeline that fails has stopped when this returns.
-    async fn try_out(&self, entry: &Arc<Entry>) -> Result<(), String> {
+    async fn try_out(&self, entry: &Arc<PipelineEntry>) -> Result<(), String> {
         entry.set_on_trial(true);
         let begun = self.begin(entry).map_err(|error| error.to_string());
         let result = match begun {
@@ -379,21 +384,21 @@ impl Control {
             Err(error) => Err(error),
         };
         if result.is_err() {
-            entry.stop(Order::Kill { by: StopReason::System });
-            entry.stands().await;
+            entry.stop(LifecycleCommand::Kill { by: StopReason::System });
+            entry.wait_until_stopped().await;
         }
         entry.set_on_trial(false);
         result
     }
 
     /// Shows and stores the status of a pipeline that does not run.
-    async fn settle(&self, entry: &Entry, status: Status) -> Result<(), EditError> {
+    async fn settle(&self, entry: &PipelineEntry, status: Status) -> Result<(), EditError> {
         entry.show(status.clone());
         Ok(self.shared().store.set_status(&entry.id, status).await?)
     }
 }
 
-async fn opened(entry: &Entry) -> Result<(), String> {
+async fn opened(entry: &PipelineEntry) -> Result<(), String> {
     let mut seen = entry.seen.subscribe();
     let decided = seen.wait_for(|seen| seen.status != Status::Starting);
     match timeout(OPENING, decided).await {

@@ -19,7 +19,7 @@ pub struct BacklogNumbers {
     /// Objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<u64>,
-    /// Those of the objects that are held back because their time is ahead of the clock of their store.
+    /// Number of objects that are held back because their time is ahead of the clock of their store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead: Option<u64>,
     /// Minimum age of the next record; 0 = nothing is left.

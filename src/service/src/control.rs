@@ -21,16 +21,16 @@ use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
 use tokio::time::timeout;
 
 use crate::codes;
-use crate::lifecycle::{Life, LifecycleState, Order, PipelineOutcome, Renewal};
+use crate::lifecycle::{LifecycleCommand, LifecycleState, PipelineLifecycle, PipelineOutcome, Renewal};
 use crate::pipeline::{Pipeline, ReloadError};
-use crate::pipeline_table::{Entry, Phase, PipelineTable, Plan, locked};
-use crate::tasks::{Done, Job, Task};
+use crate::pipeline_table::{NextStart, Phase, PipelineEntry, PipelineTable, locked};
+use crate::tasks::{Job, JobResult, Task};
 use crate::traces::{Exporter, SpanCounts};
 
 /// How long a request waits for a pipeline that another request holds.
 const BUSY: Duration = Duration::from_secs(20);
 
-/// Why a request changed nothing.
+/// Reason why a request changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// The pipeline does not exist.
@@ -102,7 +102,7 @@ impl ControlError {
     }
 }
 
-/// What all pipelines of the service share.
+/// State that all pipelines of the service share.
 pub(super) struct Shared {
     pub(super) store: Store,
     pub(super) registry: Registry,
@@ -168,7 +168,7 @@ impl Control {
         self.inner.shared.traces.as_ref().map(|traces| traces.counts()).unwrap_or_default()
     }
 
-    /// Returns a receiver that changes each time the service is asked to reload credentials.
+    /// Returns a receiver that changes with each request to reload credentials.
     pub fn reloads(&self) -> watch::Receiver<u64> {
         self.inner.reloads.subscribe()
     }
@@ -181,10 +181,10 @@ impl Control {
         let (entry, _gate) = self.gate(id).await?;
         if !entry.seen.borrow().status.is_live() {
             // The final status is still being stored.
-            entry.stands().await;
+            entry.wait_until_stopped().await;
         }
         if entry.is_live() {
-            let stopping = *entry.orders.borrow() != Order::Run;
+            let stopping = *entry.orders.borrow() != LifecycleCommand::Run;
             let id = entry.id.clone();
             return Err(if stopping { ControlError::Stopping(id) } else { ControlError::Running(id) });
         }
@@ -203,8 +203,8 @@ impl Control {
             return Err(ControlError::NotRunning(entry.id.clone()));
         }
         let by = StopReason::User;
-        let order = if force { Order::Kill { by } } else { Order::Stop { budget: None, by } };
-        if *entry.orders.borrow() != Order::Run && !force {
+        let order = if force { LifecycleCommand::Kill { by } } else { LifecycleCommand::Stop { budget: None, by } };
+        if *entry.orders.borrow() != LifecycleCommand::Run && !force {
             return Err(ControlError::Stopping(entry.id.clone()));
         }
         tracing::info!(pipeline = %entry.id, force, "stop requested");
@@ -212,7 +212,7 @@ impl Control {
         // The next request may force the stop.
         drop(gate);
         if wait {
-            entry.stands().await;
+            entry.wait_until_stopped().await;
         }
         Ok(())
     }
@@ -233,8 +233,8 @@ impl Control {
     /// Returns the compiled pipeline and its configuration, as it runs or would be started.
     pub fn compiled(&self, id: &str) -> Option<Arc<Pipeline>> {
         match self.entry(id).ok()?.plan() {
-            Plan::Good(pipeline) => Some(pipeline),
-            Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
+            NextStart::Good(pipeline) => Some(pipeline),
+            NextStart::Invalid(_) | NextStart::Incomplete(_) | NextStart::Loading => None,
         }
     }
 
@@ -258,8 +258,8 @@ impl Control {
     /// Returns the first error of a pipeline that cannot run.
     pub fn invalid(&self, id: &str) -> Option<Str> {
         match self.entry(id).ok()?.plan() {
-            Plan::Invalid(what) => Some(what),
-            Plan::Good(_) | Plan::Incomplete(_) | Plan::Loading => None,
+            NextStart::Invalid(what) => Some(what),
+            NextStart::Good(_) | NextStart::Incomplete(_) | NextStart::Loading => None,
         }
     }
 
@@ -298,25 +298,25 @@ impl Control {
         let mut table = locked(&self.inner.pipelines);
         table.phase = Phase::Stopping;
         self.inner.known.send_replace(true);
-        let order = Order::Stop { budget, by: StopReason::System };
+        let order = LifecycleCommand::Stop { budget, by: StopReason::System };
         table.entries.values().for_each(|entry| entry.stop(order));
     }
 
     /// Returns the pipelines that are live.
-    pub(super) fn live(&self) -> Vec<(Str, LifecycleState)> {
+    pub(super) fn live_pipelines(&self) -> Vec<(Str, LifecycleState)> {
         let table = locked(&self.inner.pipelines);
         let live = table.entries.values().filter(|entry| entry.is_live());
         live.map(|entry| (entry.id.clone(), entry.seen.borrow().clone())).collect()
     }
 
     /// Adds a pipeline, or replaces the plan of an existing one from its next start on.
-    pub(super) fn put(&self, id: &Str, plan: Plan, status: Status) -> Arc<Entry> {
+    pub(super) fn put(&self, id: &Str, plan: NextStart, status: Status) -> Arc<PipelineEntry> {
         let mut table = locked(&self.inner.pipelines);
         if let Some(entry) = table.entries.get(id) {
             entry.set_plan(plan);
             return entry.clone();
         }
-        let entry = Entry::new(id.clone(), plan, status);
+        let entry = PipelineEntry::new(id.clone(), plan, status);
         table.entries.insert(id.clone(), entry.clone());
         entry
     }
@@ -326,20 +326,25 @@ impl Control {
     ///
     /// # Errors
     /// The pipeline cannot run, the service is stopping, or the pipeline was deleted and could not be stopped.
-    pub(super) fn begin(&self, entry: &Arc<Entry>) -> Result<(), ControlError> {
+    pub(super) fn begin(&self, entry: &Arc<PipelineEntry>) -> Result<(), ControlError> {
         self.begin_after(entry, Vec::new())
     }
 
-    /// Starts a pipeline when other pipelines, which have begun, have ended. If it is stopped before that, it does not run.
+    /// Starts a pipeline when other pipelines, which have begun, have ended. If it is stopped before that, it does not
+    /// run.
     ///
     /// # Errors
     /// As [`Control::begin`].
-    pub(super) fn begin_after(&self, entry: &Arc<Entry>, others: Vec<Arc<Entry>>) -> Result<(), ControlError> {
+    pub(super) fn begin_after(
+        &self,
+        entry: &Arc<PipelineEntry>,
+        others: Vec<Arc<PipelineEntry>>,
+    ) -> Result<(), ControlError> {
         let id = entry.id.clone();
         let pipeline = match entry.plan() {
-            Plan::Good(pipeline) => pipeline,
-            Plan::Invalid(what) | Plan::Incomplete(what) => return Err(ControlError::Invalid { id, what }),
-            Plan::Loading => return Err(ControlError::Loading(id)),
+            NextStart::Good(pipeline) => pipeline,
+            NextStart::Invalid(what) | NextStart::Incomplete(what) => return Err(ControlError::Invalid { id, what }),
+            NextStart::Loading => return Err(ControlError::Loading(id)),
         };
         let Shared { store, schemas, log, executor, opening, recovery, once, traces, .. } = self.shared();
         log.mask(pipeline.compiled.secrets.iter().cloned());
@@ -354,9 +359,9 @@ impl Control {
         if entry.is_live() {
             return Err(ControlError::Running(id));
         }
-        entry.orders.send_replace(Order::Run);
+        entry.orders.send_replace(LifecycleCommand::Run);
         entry.set_live(true);
-        let life = Life {
+        let life = PipelineLifecycle {
             id: id.clone(),
             plan: pipeline.compiled.stages.clone(),
             options: RunOptions {
@@ -380,9 +385,9 @@ impl Control {
         let entry = entry.clone();
         let begin = move || {
             tracing::info!(pipeline = %life.id, "starting");
-            life.live()
+            life.supervise()
         };
-        // One that waits for nothing is shown as starting at once.
+        // A pipeline that waits for no other one has the status `starting` immediately.
         let life = if others.is_empty() { Either::Left(begin()) } else { Either::Right(begin) };
         self.see_to(Task::Life(id.clone()), async move {
             let outcome = match life {
@@ -390,10 +395,10 @@ impl Control {
                 Either::Right(begin) => {
                     let ended = async {
                         for other in &others {
-                            other.stands().await;
+                            other.wait_until_stopped().await;
                         }
                     };
-                    let stop = async { orders.wait_for(|order| *order != Order::Run).await.is_ok() };
+                    let stop = async { orders.wait_for(|order| *order != LifecycleCommand::Run).await.is_ok() };
                     let is_its_turn = tokio::select! {
                         biased;
                         _ = stop => false,
@@ -404,14 +409,14 @@ impl Control {
             };
             entry.set_live(false);
             // The outcome of a trial start is not an outcome of the service.
-            if entry.is_on_trial() { Done::Errand } else { Done::Life(id, outcome) }
+            if entry.is_on_trial() { JobResult::Errand } else { JobResult::Life(id, outcome) }
         });
         Ok(())
     }
 
     /// Returns the function that reloads the credentials of a pipeline from their files. If they changed, the pipeline
     /// runs with the new ones from then on.
-    fn renewal(&self, entry: &Arc<Entry>) -> Renewal {
+    fn renewal(&self, entry: &Arc<PipelineEntry>) -> Renewal {
         let (control, entry) = (self.clone(), entry.clone());
         Arc::new(move || {
             let (control, entry) = (control.clone(), entry.clone());
@@ -419,7 +424,7 @@ impl Control {
                 let renewed = control.renewed(&entry).await?.map(Arc::new);
                 if let Some(pipeline) = &renewed {
                     control.shared().log.mask(pipeline.compiled.secrets.iter().cloned());
-                    entry.set_plan(Plan::Good(pipeline.clone()));
+                    entry.set_plan(NextStart::Good(pipeline.clone()));
                     tracing::info!(
                         pipeline = %entry.id,
                         "files with values of its settings changed: the pipeline runs with the new values"
@@ -431,8 +436,8 @@ impl Control {
     }
 
     /// Returns the pipeline with the current credentials of its files, if they changed.
-    async fn renewed(&self, entry: &Entry) -> Result<Option<Pipeline>, ReloadError> {
-        let Plan::Good(pipeline) = entry.plan() else { return Ok(None) };
+    async fn renewed(&self, entry: &PipelineEntry) -> Result<Option<Pipeline>, ReloadError> {
+        let NextStart::Good(pipeline) = entry.plan() else { return Ok(None) };
         if !pipeline.config.has_values_of_files() {
             return Ok(None);
         }
@@ -445,7 +450,7 @@ impl Control {
     /// if their credentials changed.
     pub(super) fn reload(&self) {
         self.inner.reloads.send_modify(|reloads| *reloads += 1);
-        let live: Vec<Arc<Entry>> = {
+        let live: Vec<Arc<PipelineEntry>> = {
             let table = locked(&self.inner.pipelines);
             table.entries.values().filter(|entry| entry.is_live()).cloned().collect()
         };
@@ -463,24 +468,24 @@ impl Control {
                         "the pipeline continues with its previous credentials"
                     );
                 }
-                Done::Errand
+                JobResult::Errand
             });
         }
     }
 
     /// Runs a task to completion in the loop of the service, even if its requester is gone.
-    pub(super) fn see_to(&self, task: Task, work: impl Future<Output = Done> + Send + 'static) {
+    pub(super) fn see_to(&self, task: Task, work: impl Future<Output = JobResult> + Send + 'static) {
         // This fails only after the loop has ended, when the task is not needed.
         let _ = self.inner.jobs.send(Job { task, work: Box::pin(work) });
     }
 
-    pub(super) fn entry(&self, id: &str) -> Result<Arc<Entry>, ControlError> {
+    pub(super) fn entry(&self, id: &str) -> Result<Arc<PipelineEntry>, ControlError> {
         let table = locked(&self.inner.pipelines);
         table.entries.get(id).cloned().ok_or_else(|| ControlError::NotFound(id.into()))
     }
 
     /// Returns a pipeline and its gate: the permission to start, stop, change or delete it.
-    pub(super) async fn gate(&self, id: &str) -> Result<(Arc<Entry>, OwnedMutexGuard<()>), ControlError> {
+    pub(super) async fn gate(&self, id: &str) -> Result<(Arc<PipelineEntry>, OwnedMutexGuard<()>), ControlError> {
         let passed = timeout(BUSY, async {
             loop {
                 let entry = self.entry(id)?;
@@ -508,8 +513,8 @@ impl Control {
     pub(super) fn good(&self) -> Vec<Arc<Pipeline>> {
         let table = locked(&self.inner.pipelines);
         let good = table.entries.values().filter_map(|entry| match entry.plan() {
-            Plan::Good(pipeline) => Some(pipeline),
-            Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
+            NextStart::Good(pipeline) => Some(pipeline),
+            NextStart::Invalid(_) | NextStart::Incomplete(_) | NextStart::Loading => None,
         });
         good.collect()
     }
@@ -520,7 +525,7 @@ impl Control {
     }
 
     /// Removes a pipeline that has stopped. The caller holds its gate.
-    pub(super) fn remove(&self, entry: &Arc<Entry>) {
+    pub(super) fn remove(&self, entry: &Arc<PipelineEntry>) {
         let mut table = locked(&self.inner.pipelines);
         if table.has(entry) {
             table.entries.remove(&entry.id);

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::codes;
 use crate::control::{ControlError, Shared};
 use crate::pipeline::Pipeline;
-use crate::pipeline_table::Plan;
+use crate::pipeline_table::NextStart;
 use crate::pipelines::Pipelines;
 
 /// Codes of findings that a pipeline may have while a client creates it resource by resource.
@@ -49,9 +49,9 @@ impl Read {
     }
 
     /// Returns the plan of the only pipeline in the text.
-    pub(super) fn into_plan(mut self) -> Plan {
+    pub(super) fn into_plan(mut self) -> NextStart {
         if let Some(pipeline) = self.pipelines.good.pop() {
-            return Plan::Good(pipeline.into());
+            return NextStart::Good(pipeline.into());
         }
         let is_wrong = self.errors().next().is_some();
         let found = self
@@ -60,7 +60,7 @@ impl Read {
             .iter()
             .find(|finding| finding.severity == Severity::Error && is_wrong != INCOMPLETE.contains(&finding.code));
         let what = found.map_or("its configuration has errors", |finding| finding.message.as_str()).into();
-        if is_wrong { Plan::Invalid(what) } else { Plan::Incomplete(what) }
+        if is_wrong { NextStart::Invalid(what) } else { NextStart::Incomplete(what) }
     }
 
     /// Returns the only pipeline in the text, if it has no errors.
@@ -118,7 +118,7 @@ fn settings(settings: &[StoredSetting]) -> Map<String, Value> {
     settings.iter().map(|setting| (setting.name.to_string(), Value::from(setting.written.as_str()))).collect()
 }
 
-/// Escapes a text whose value is stored, so that nothing in it is substituted again.
+/// Escapes a text whose value is stored, so that no part of it is substituted again.
 fn literal(text: &str) -> String {
     text.replace("${", "$${")
 }

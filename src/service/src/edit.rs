@@ -13,10 +13,10 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use crate::control::{Control, ControlError};
 use crate::document::Read;
 use crate::outputs;
-use crate::pipeline_table::{Entry, Plan};
-use crate::tasks::{Done, Task};
+use crate::pipeline_table::{NextStart, PipelineEntry};
+use crate::tasks::{JobResult, Task};
 
-/// Why a request changed nothing.
+/// Reason why a request changed nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
     /// The pipeline cannot be held.
@@ -71,9 +71,9 @@ pub enum EditError {
     SwitchFailed {
         /// The pipeline.
         id: Str,
-        /// Why the new pipeline did not open.
+        /// Reason why the new pipeline did not open.
         error: String,
-        /// What the service did instead.
+        /// The action of the service instead.
         after: &'static str,
     },
 }
@@ -196,7 +196,7 @@ impl Control {
         .await
     }
 
-    /// Runs `work` to completion in the service, even if the caller is gone.
+    /// Runs `work` to completion in the service, even if the caller has disconnected.
     pub(super) async fn to_the_end<T: Send + 'static>(
         &self,
         task: Task,
@@ -204,20 +204,23 @@ impl Control {
     ) -> Result<T, EditError> {
         let (done, result) = oneshot::channel();
         self.see_to(task, async move {
-            // The caller may be gone.
+            // The caller may have disconnected.
             let _ = done.send(work.await);
-            Done::Errand
+            JobResult::Errand
         });
         result.await.unwrap_or(Err(EditError::Control(ControlError::ServiceStopping)))
     }
 
     /// Returns the gate of a pipeline that has stopped, and the stored pipeline.
-    async fn to_be_changed(&self, id: &Str) -> Result<(Arc<Entry>, OwnedMutexGuard<()>, StoredPipeline), EditError> {
+    async fn to_be_changed(
+        &self,
+        id: &Str,
+    ) -> Result<(Arc<PipelineEntry>, OwnedMutexGuard<()>, StoredPipeline), EditError> {
         let (entry, gate) = self.gate(id).await?;
         if entry.seen.borrow().status.is_live() {
             return Err(ControlError::Running(id.clone()).into());
         }
-        entry.stands().await;
+        entry.wait_until_stopped().await;
         let stored = self.stored(id).await?;
         // A pipeline that is not stored has a file with errors.
         let stored = stored.ok_or_else(|| EditError::FromFile(id.clone()))?;
@@ -244,8 +247,8 @@ impl Control {
     }
 
     /// Refuses a pipeline that would form a cycle with pipelines of the service. Looks up files on another thread.
-    pub(super) async fn check_cycle(&self, plan: &Plan) -> Result<(), EditError> {
-        let Plan::Good(pipeline) = plan else { return Ok(()) };
+    pub(super) async fn check_cycle(&self, plan: &NextStart) -> Result<(), EditError> {
+        let NextStart::Good(pipeline) = plan else { return Ok(()) };
         let (pipeline, others) = (pipeline.clone(), self.others(&pipeline.config.id.value));
         let found = TEXTS.run(move || outputs::cycle(&pipeline, &others)).await;
         match found.ok_or(ControlError::ServiceStopping)? {
@@ -258,7 +261,7 @@ impl Control {
     ///
     /// # Errors
     /// The errors of `new` that `old` does not have: a change of one resource does not have to fix the others.
-    async fn checked(&self, old: Option<&StoredPipeline>, new: &StoredPipeline) -> Result<Plan, EditError> {
+    async fn checked(&self, old: Option<&StoredPipeline>, new: &StoredPipeline) -> Result<NextStart, EditError> {
         let key = |finding: &Diagnostic| (finding.code, finding.message.clone());
         let before: BTreeSet<_> = match old {
             Some(old) => Read::stored(self.shared(), old).await?.errors().map(key).collect(),

@@ -32,7 +32,7 @@ pub(super) struct DeletedConnector {
 pub(super) struct Notification {
     /// The connector.
     pub(super) connector: Str,
-    /// Why the notification failed, if it did.
+    /// Reason why the notification failed, if it did.
     pub(super) warning: Option<String>,
 }
 
@@ -111,7 +111,7 @@ impl Control {
             pipeline: pipeline.clone(),
             node: connector.id.clone(),
             log: shared.log.clone(),
-            memo: std::sync::Arc::new(shared.store.clone()),
+            result_cache: std::sync::Arc::new(shared.store.clone()),
             active: std::sync::Arc::new(shared.store.clone()),
             schemas: shared.schemas.clone(),
             network: Network::Open,

@@ -4,7 +4,7 @@
 //! current-thread runtime, so that a busy executor cannot delay a stop.
 //!
 //! [`Pipelines`](pipelines::Pipelines) compiles the files, [`Service`] runs what they declare, and a
-//! [`Control`](control::Control) is the handle for everything that is asked of a running service. Whatever answers HTTP
+//! [`Control`](control::Control) is the handle for all requests to a running service. The code that answers HTTP
 //! implements [`Listener`](listener::Listener).
 //!
 //! ```
@@ -64,5 +64,5 @@ mod variables;
 
 pub use document::text_of;
 pub use error::ServiceError;
-pub use run::{Companion, DeferredPipelines, Ended, Service};
+pub use run::{Companion, DeferredPipelines, RunSummary, Service};
 pub use stops::StopSource;

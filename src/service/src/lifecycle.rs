@@ -1,4 +1,4 @@
-//! The life of one pipeline: run, recover, stop.
+//! The lifecycle of one pipeline: run, recover, stop.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use anabranch_process::log::Log;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::text::Str;
 use anabranch_settings::RecoveryPolicy;
-use anabranch_store::{Holding, Status, StopReason, Store};
+use anabranch_store::{Status, StopReason, Store, StoreOwnership};
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
@@ -23,11 +23,11 @@ use crate::account::Account;
 use crate::codes;
 use crate::pipeline::{Pipeline, ReloadError};
 use crate::recovery::Recovery;
-use crate::status::{Event, next};
+use crate::status::{LifecycleEvent, next};
 
 /// An order to a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum LifecycleCommand {
     /// Run.
     Run,
     /// Stop reading and drain within the budget.
@@ -44,21 +44,21 @@ pub enum Order {
     },
 }
 
-impl Order {
+impl LifecycleCommand {
     /// Combines this order with `later`, which can only bring the end nearer. The origin of the first order stays.
-    pub fn hastened(self, later: Order) -> Order {
+    pub fn hastened(self, later: LifecycleCommand) -> LifecycleCommand {
         match (self, later) {
-            (Order::Run, later) => later,
-            (Order::Stop { by, .. }, Order::Kill { .. }) => Order::Kill { by },
-            (Order::Stop { budget, by }, Order::Stop { budget: sooner, .. }) => {
-                Order::Stop { budget: budget.into_iter().chain(sooner).min(), by }
+            (LifecycleCommand::Run, later) => later,
+            (LifecycleCommand::Stop { by, .. }, LifecycleCommand::Kill { .. }) => LifecycleCommand::Kill { by },
+            (LifecycleCommand::Stop { budget, by }, LifecycleCommand::Stop { budget: sooner, .. }) => {
+                LifecycleCommand::Stop { budget: budget.into_iter().chain(sooner).min(), by }
             }
-            (Order::Stop { .. }, Order::Run) | (Order::Kill { .. }, _) => self,
+            (LifecycleCommand::Stop { .. }, LifecycleCommand::Run) | (LifecycleCommand::Kill { .. }, _) => self,
         }
     }
 }
 
-/// How a pipeline ended.
+/// Result of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PipelineOutcome {
     /// Its sources ended and everything is delivered.
@@ -89,7 +89,7 @@ pub struct LifecycleState {
     /// The connector or processor that failed, if known.
     pub place: Option<Str>,
     /// The latest failure that it recovered from by itself since it was started.
-    pub failed: Option<Failed>,
+    pub failed: Option<RestartCause>,
     /// Number of the current or last run, from 1; 0 = it has not run in this process.
     pub run: u64,
     /// Counters of its current run.
@@ -109,7 +109,7 @@ pub struct LifecycleState {
 
 /// A failure after which a pipeline restarted by itself.
 #[derive(Clone, Debug)]
-pub struct Failed {
+pub struct RestartCause {
     /// Time of the failure.
     pub at: SystemTime,
     /// The error.
@@ -171,7 +171,7 @@ impl LifecycleState {
         lanes
     }
 
-    /// Returns the backlogs of its sources; until the current run knows them, those of the run before.
+    /// Returns the backlogs of its sources; while the current run has none, those of the previous run.
     pub fn backlogs(&self) -> Vec<SourceBacklog> {
         let waits = self.status.is_live() || matches!(self.status, Status::Degraded { .. });
         let runs = self.progress.iter().chain(self.past.iter().filter(|_| waits));
@@ -212,8 +212,8 @@ pub struct Retry {
 /// Reloads credentials from their files and returns the pipeline to run with them; `None` if they did not change.
 pub type Renewal = Arc<dyn Fn() -> BoxFuture<'static, Result<Option<Arc<Pipeline>>, ReloadError>> + Send + Sync>;
 
-/// Everything that a pipeline needs to live.
-pub struct Life {
+/// A pipeline with everything that its supervision needs.
+pub struct PipelineLifecycle {
     /// The id of the pipeline.
     pub id: Str,
     /// The plan that it runs.
@@ -235,7 +235,7 @@ pub struct Life {
     /// Called before each run, because credentials may have changed.
     pub renewal: Renewal,
     /// The orders to it.
-    pub orders: watch::Receiver<Order>,
+    pub orders: watch::Receiver<LifecycleCommand>,
     /// True if everything was open since this flag was last reset: logins were accepted.
     pub was_open: bool,
     /// Publishes its state.
@@ -248,11 +248,11 @@ const OPENING: Duration = Duration::from_millis(100);
 /// The place of a fault of the store.
 const STORE: Str = Str::from_static("state-store");
 
-impl Life {
+impl PipelineLifecycle {
     /// Runs the pipeline until it is finished, stopped or degraded. Its status is `starting` from this call on.
-    pub fn live(self) -> impl Future<Output = PipelineOutcome> + Send {
+    pub fn supervise(self) -> impl Future<Output = PipelineOutcome> + Send {
         self.seen.send_modify(|seen| (seen.failed, seen.started) = (None, Some(Instant::now())));
-        let stored = self.enter(Event::Start);
+        let stored = self.enter(LifecycleEvent::Start);
         let seen = self.seen.clone();
         async move {
             let outcome = self.run_again_and_again(stored).await;
@@ -273,7 +273,7 @@ impl Life {
             let (ending, lost) = match first.take() {
                 Some(stored) => tokio::join!(self.run(), stored).0,
                 None => {
-                    let stored = self.enter(Event::Start);
+                    let stored = self.enter(LifecycleEvent::Start);
                     tokio::join!(self.run(), stored).0
                 }
             };
@@ -285,7 +285,7 @@ impl Life {
             }
             let (error, place) = match ending {
                 Ending::Finished => {
-                    self.enter(Event::End).await;
+                    self.enter(LifecycleEvent::End).await;
                     let account = self.seen.borrow().account.clone();
                     tracing::info!(
                         pipeline = %self.id, read = account.read, delivered = account.delivered_in_all(),
@@ -296,7 +296,7 @@ impl Life {
                 }
                 Ending::Stopped => return self.stopped(PipelineOutcome::Stopped).await,
                 Ending::NotDrained { left } => return self.stopped(PipelineOutcome::NotDrained { left }).await,
-                Ending::Killed if matches!(*self.orders.borrow(), Order::Kill { .. }) => {
+                Ending::Killed if matches!(*self.orders.borrow(), LifecycleCommand::Kill { .. }) => {
                     return self.stopped(PipelineOutcome::NotDrained { left: Vec::new() }).await;
                 }
                 Ending::Killed => return self.degraded("the run was killed".to_owned(), None).await,
@@ -317,7 +317,7 @@ impl Life {
                 }
             };
             // After a fault while stopping, undelivered records are read again at the next start.
-            if *self.orders.borrow() != Order::Run {
+            if *self.orders.borrow() != LifecycleCommand::Run {
                 tracing::warn!(pipeline = %self.id, error = %error, "failed while stopping");
                 return self.stopped(PipelineOutcome::NotDrained { left: Vec::new() }).await;
             }
@@ -329,15 +329,15 @@ impl Life {
                 return self.degraded(format!("{error}{tries}"), place).await;
             };
             let retry = Retry { attempt: recovery.attempts(), at: SystemTime::now() + wait };
-            let stored = self.enter(Event::Retry { error: error.clone() });
-            let failed = Failed { at: SystemTime::now(), error: error.clone(), attempts: recovery.attempts() };
+            let stored = self.enter(LifecycleEvent::Retry { error: error.clone() });
+            let failed = RestartCause { at: SystemTime::now(), error: error.clone(), attempts: recovery.attempts() };
             self.seen.send_modify(|seen| (seen.retry, seen.place, seen.failed) = (Some(retry), place, Some(failed)));
             stored.await;
             tracing::warn!(
                 pipeline = %self.id, error = %error, attempt = recovery.attempts(),
                 "failed; restarts in {:.1} s", wait.as_secs_f64()
             );
-            let stop = async { self.orders.wait_for(|order| *order != Order::Run).await.is_ok() };
+            let stop = async { self.orders.wait_for(|order| *order != LifecycleCommand::Run).await.is_ok() };
             if timeout(wait, stop).await.is_ok() {
                 let outcome = self.undrained();
                 return self.stopped(outcome).await;
@@ -345,19 +345,20 @@ impl Life {
         }
     }
 
-    /// Waits until this service owns the store again. If it does not, returns the outcome of the pipeline's life.
+    /// Waits until this service owns the store again. If it cannot, returns the outcome of the pipeline.
     async fn regain(&mut self, why: String) -> Option<PipelineOutcome> {
         let mut holding = self.store.holding();
-        if *self.orders.borrow() != Order::Run {
+        if *self.orders.borrow() != LifecycleCommand::Run {
             return Some(self.stopped(PipelineOutcome::NotDrained { left: Vec::new() }).await);
         }
-        if !matches!(*holding.borrow(), Holding::Gone(_)) {
+        if !matches!(*holding.borrow(), StoreOwnership::Gone(_)) {
             // Shown but not stored: the store refuses writes.
-            drop(self.enter(Event::Retry { error: why.clone() }));
+            drop(self.enter(LifecycleEvent::Retry { error: why.clone() }));
             tracing::warn!(pipeline = %self.id, error = why, "stopped reading until this service owns the store again");
         }
         let decided = async {
-            let decided = holding.wait_for(|holding| matches!(holding, Holding::Held | Holding::Gone(_))).await;
+            let decided =
+                holding.wait_for(|holding| matches!(holding, StoreOwnership::Held | StoreOwnership::Gone(_))).await;
             match decided.ok().map(|holding| holding.clone()) {
                 Some(holding) => holding,
                 None => std::future::pending().await,
@@ -365,10 +366,10 @@ impl Life {
         };
         let again = tokio::select! {
             holding = decided => Some(holding),
-            _ = self.orders.wait_for(|order| *order != Order::Run) => None,
+            _ = self.orders.wait_for(|order| *order != LifecycleCommand::Run) => None,
         };
         match again {
-            Some(Holding::Held) => None,
+            Some(StoreOwnership::Held) => None,
             Some(other) => {
                 let error = other.refusal().unwrap_or(&why).to_owned();
                 Some(self.degraded(error, Some(STORE)).await)
@@ -408,7 +409,7 @@ impl Life {
             store: Arc::new(self.store.clone()) as Arc<dyn StateStore>,
             log: self.log.clone(),
             letters: Some(Arc::new(self.store.clone())),
-            memo: Arc::new(self.store.clone()),
+            result_cache: Arc::new(self.store.clone()),
             active: Arc::new(self.store.clone()),
             schemas: self.schemas.clone(),
             network: Network::Open,
@@ -417,13 +418,13 @@ impl Life {
         let permit = tokio::select! {
             biased;
             permit = self.opening.clone().acquire_owned() => permit,
-            _ = self.orders.wait_for(|order| *order != Order::Run) => return (unopened, None),
+            _ = self.orders.wait_for(|order| *order != LifecycleCommand::Run) => return (unopened, None),
         };
         let mut permit = Some(permit);
         let renewed = tokio::select! {
             biased;
             renewed = (self.renewal)() => renewed,
-            _ = self.orders.wait_for(|order| *order != Order::Run) => return (unopened, None),
+            _ = self.orders.wait_for(|order| *order != LifecycleCommand::Run) => return (unopened, None),
         };
         match renewed {
             Ok(Some(pipeline)) => {
@@ -447,7 +448,7 @@ impl Life {
         let mut opened = pin!(running.opened());
         let mut opening = true;
         let mut long_enough = pin!(sleep(OPENING));
-        let mut told = Order::Run;
+        let mut told = LifecycleCommand::Run;
         // False once the sender of orders is gone.
         let mut ordered = true;
         let mut lost = None;
@@ -469,7 +470,7 @@ impl Life {
                     if result.is_ok() {
                         self.was_open = true;
                         // The stored status has been `running` since the start.
-                        drop(self.enter(Event::Open));
+                        drop(self.enter(LifecycleEvent::Open));
                     }
                 }
                 () = &mut long_enough, if permit.is_some() => permit = None,
@@ -477,11 +478,11 @@ impl Life {
                     permit = None;
                     ordered = order.is_some();
                     // The sender of orders is gone: stop as the service would have ordered.
-                    told = order.unwrap_or(Order::Stop { budget: None, by: StopReason::System });
+                    told = order.unwrap_or(LifecycleCommand::Stop { budget: None, by: StopReason::System });
                     match told {
-                        Order::Run => {}
-                        Order::Stop { budget, .. } => running.stop(budget),
-                        Order::Kill { .. } => running.kill(),
+                        LifecycleCommand::Run => {}
+                        LifecycleCommand::Stop { budget, .. } => running.stop(budget),
+                        LifecycleCommand::Kill { .. } => running.kill(),
                     }
                 }
             }
@@ -497,10 +498,10 @@ impl Life {
             outcome => outcome,
         };
         let by = match *self.orders.borrow() {
-            Order::Run => StopReason::System,
-            Order::Stop { by, .. } | Order::Kill { by } => by,
+            LifecycleCommand::Run => StopReason::System,
+            LifecycleCommand::Stop { by, .. } | LifecycleCommand::Kill { by } => by,
         };
-        self.enter(Event::Stop(by)).await;
+        self.enter(LifecycleEvent::Stop(by)).await;
         match &outcome {
             PipelineOutcome::NotDrained { left } if left.is_empty() => tracing::warn!(
                 pipeline = %self.id,
@@ -515,7 +516,7 @@ impl Life {
             }
         }
         match outcome {
-            // The user asked for it: it is not a failure of the service.
+            // The user requested it: it is not a failure of the service.
             PipelineOutcome::NotDrained { .. } if by == StopReason::User => PipelineOutcome::Stopped,
             outcome => outcome,
         }
@@ -524,8 +525,8 @@ impl Life {
     async fn degraded(&mut self, error: String, place: Option<Str>) -> PipelineOutcome {
         // A failure while draining means that the run was not drained. An order to stop after the failure does not
         // change it.
-        let draining = *self.orders.borrow() != Order::Run;
-        let stored = self.enter(Event::Fail { error: error.clone() });
+        let draining = *self.orders.borrow() != LifecycleCommand::Run;
+        let stored = self.enter(LifecycleEvent::Fail { error: error.clone() });
         self.seen.send_modify(|seen| seen.place = place);
         stored.await;
         tracing::error!(pipeline = %self.id, error = %error, "degraded: the pipeline does not run until you start it");
@@ -533,7 +534,7 @@ impl Life {
     }
 
     /// Changes the status and shows it. The returned future stores it.
-    fn enter(&self, event: Event) -> impl Future<Output = ()> + use<> {
+    fn enter(&self, event: LifecycleEvent) -> impl Future<Output = ()> + use<> {
         let moved = next(&self.seen.borrow().status, event);
         if let Ok(status) = &moved {
             self.seen.send_modify(|seen| {
@@ -562,12 +563,12 @@ impl Life {
 }
 
 /// Returns the next order that differs from `told`; `None` if the sender is gone.
-async fn hear(orders: &mut watch::Receiver<Order>, told: Order) -> Option<Order> {
+async fn hear(orders: &mut watch::Receiver<LifecycleCommand>, told: LifecycleCommand) -> Option<LifecycleCommand> {
     orders.wait_for(|order| *order != told).await.ok().map(|order| *order)
 }
 
 /// Waits until this service does not own its store. Returns the reason.
-async fn refused(holding: &mut watch::Receiver<Holding>) -> String {
+async fn refused(holding: &mut watch::Receiver<StoreOwnership>) -> String {
     let lost = holding.wait_for(|holding| holding.refusal().is_some()).await;
     let why = lost.ok().and_then(|lost| lost.refusal().map(str::to_owned));
     match why {

@@ -8,7 +8,7 @@ use crate::pipeline::Pipeline;
 
 /// Open files of a service without pipelines: its runtimes, its store, its log and its listener.
 const OWN: u64 = 20;
-/// A file source holds the file and its directory, a file destination the file and `.<name>.anabranch` beside it.
+/// A file source holds the file and its directory, a file destination the file and `.<name>.anabranch` next to it.
 const PER_FILE: u64 = 2;
 
 /// Returns the number of files that the process may have open; `None` = unlimited.

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::control::Control;
 
-/// Why the listener could not be opened.
+/// Reason why the listener could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Another program uses the port.
@@ -30,7 +30,7 @@ pub enum ListenError {
     /// The certificate or its key cannot be used.
     #[error("api.http.tls: {0}")]
     Tls(#[from] TlsError),
-    /// The address asks for TLS, but no certificate is configured.
+    /// The address requires TLS, but no certificate is configured.
     #[error("api.http.address: {0} requires TLS, but no certificate is configured")]
     NoCertificate(String),
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anabranch_graph::plan::Compiled;
-use anabranch_graph::plan::check::{Shared, feeds, feeds_back, place_of, shared};
+use anabranch_graph::plan::check::{SharedRecords, feeds, feeds_back, place_of, shared};
 use anabranch_graph::plan::graph::{Node, NodeKind, PlanGraph};
 use anabranch_ops::file::STORE_MAGIC;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
@@ -24,7 +24,7 @@ use crate::pipeline::Pipeline;
 /// Identity of a file regardless of its name: device and inode if it exists, otherwise its name in its canonical
 /// directory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Identity {
+enum FileIdentity {
     Numbered(u64, u64),
     Named(PathBuf),
 }
@@ -34,16 +34,16 @@ thread_local! {
     static LOOK_UPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-impl Identity {
+impl FileIdentity {
     /// Returns the identity of a regular or missing file; `None` for devices and pipes.
-    fn of(path: &Path) -> Option<Identity> {
+    fn of(path: &Path) -> Option<FileIdentity> {
         #[cfg(test)]
         LOOK_UPS.set(LOOK_UPS.get() + 1);
         match fs::metadata(path) {
-            Ok(found) => found.is_file().then(|| Identity::Numbered(found.dev(), found.ino())),
+            Ok(found) => found.is_file().then(|| FileIdentity::Numbered(found.dev(), found.ino())),
             Err(_) => {
                 let directory = fs::canonicalize(parent_directory(path)).ok()?;
-                Some(Identity::Named(directory.join(path.file_name()?)))
+                Some(FileIdentity::Named(directory.join(path.file_name()?)))
             }
         }
     }
@@ -76,13 +76,13 @@ fn about(finding: Diagnostic, node: &Node) -> Diagnostic {
 }
 
 /// The files that declare pipelines, and their scripts: pipelines must not write them.
-pub struct OwnFiles(HashMap<Identity, &'static str>);
+pub struct OwnFiles(HashMap<FileIdentity, &'static str>);
 
 impl OwnFiles {
     /// Creates the set from paths with their descriptions. One look-up per file.
     pub fn of<'p>(paths: impl Iterator<Item = (&'p Path, &'static str)>) -> Self {
         let files = paths.filter(|(path, _)| path.is_file());
-        OwnFiles(files.filter_map(|(path, what)| Some((Identity::of(path)?, what))).collect())
+        OwnFiles(files.filter_map(|(path, what)| Some((FileIdentity::of(path)?, what))).collect())
     }
 }
 
@@ -123,7 +123,7 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &OwnFiles) -> Diagno
             let shown = missing.display();
             let message = format!("the directory {shown} of the file does not exist");
             let finding = Diagnostic::warning(codes::PLAN_NO_DIRECTORY, message);
-            // Another check reports that `~` does not stand for a directory.
+            // Another check reports that `~` is not expanded to a directory.
             if !missing.starts_with("~") {
                 let hint = format!("create it before the pipeline starts: mkdir -p {shown}");
                 findings.push(about(finding, node).with_hint(hint));
@@ -136,7 +136,7 @@ pub fn check(compiled: &Compiled, registry: &Registry, own: &OwnFiles) -> Diagno
 /// Returns the description of a file that pipelines must not write; `None` if they may.
 fn reserved(written: &str, reserved: &[Reserved], own: &OwnFiles) -> Option<&'static str> {
     let path = Path::new(written);
-    let identity = Identity::of(path)?;
+    let identity = FileIdentity::of(path)?;
     for Reserved { path: kept, what } in reserved {
         let is_it = match kept.is_dir() {
             true => {
@@ -145,7 +145,7 @@ fn reserved(written: &str, reserved: &[Reserved], own: &OwnFiles) -> Option<&'st
                 let inside = fs::metadata(parent).ok().map(beside) == fs::metadata(kept).ok().map(beside);
                 inside && is_pipeline_file(path)
             }
-            false => Identity::of(kept).is_some_and(|kept| kept == identity),
+            false => FileIdentity::of(kept).is_some_and(|kept| kept == identity),
         };
         if is_it {
             return Some(what);
@@ -171,10 +171,10 @@ fn letters_beside_records<'a>(
     if written.starts_with("/dev/") {
         return None;
     }
-    let identity = Identity::of(Path::new(written))?;
+    let identity = FileIdentity::of(Path::new(written))?;
     let records = nodes.find(|node| match &node.kind {
         NodeKind::Destination(write) => {
-            write.destination.file().and_then(|path| Identity::of(Path::new(path))).is_some_and(|it| it == identity)
+            write.destination.file().and_then(|path| FileIdentity::of(Path::new(path))).is_some_and(|it| it == identity)
         }
         _ => false,
     })?;
@@ -195,7 +195,7 @@ fn written_twice(plan: &PlanGraph, node: &Node, written: &str) -> Option<Diagnos
     if written.starts_with("/dev/") {
         return None;
     }
-    let identity = Identity::of(Path::new(written))?;
+    let identity = FileIdentity::of(Path::new(written))?;
     let first = first_of(
         &identity,
         node,
@@ -203,9 +203,9 @@ fn written_twice(plan: &PlanGraph, node: &Node, written: &str) -> Option<Diagnos
         self::written,
     )?;
     let twice = match shared(plan, &first.id, &node.id) {
-        Shared::Nothing => return None,
-        Shared::Some => "a record that reaches both is written twice",
-        Shared::All => "every record is written twice",
+        SharedRecords::Nothing => return None,
+        SharedRecords::Some => "a record that reaches both is written twice",
+        SharedRecords::All => "every record is written twice",
     };
     let message = format!("{:?} writes to the file of {:?}: {twice}", node.id, first.id);
     Some(
@@ -217,7 +217,7 @@ fn written_twice(plan: &PlanGraph, node: &Node, written: &str) -> Option<Diagnos
 
 /// Reports a source that reads the file of an earlier one.
 fn read_twice<'a>(node: &Node, nodes: impl Iterator<Item = &'a Node>) -> Option<Diagnostic> {
-    let identity = Identity::of(Path::new(read(node)?))?;
+    let identity = FileIdentity::of(Path::new(read(node)?))?;
     let first = first_of(&identity, node, nodes, read)?;
     let message = format!("{:?} reads the file of {:?}: every record is read twice", node.id, first.id);
     Some(
@@ -229,12 +229,13 @@ fn read_twice<'a>(node: &Node, nodes: impl Iterator<Item = &'a Node>) -> Option<
 
 /// Returns the first node before `node` with the same file.
 fn first_of<'a>(
-    identity: &Identity,
+    identity: &FileIdentity,
     node: &Node,
     nodes: impl Iterator<Item = &'a Node>,
     file: impl Fn(&Node) -> Option<&str>,
 ) -> Option<&'a Node> {
-    let is_same = |other: &&Node| file(other).and_then(|path| Identity::of(Path::new(path))).as_ref() == Some(identity);
+    let is_same =
+        |other: &&Node| file(other).and_then(|path| FileIdentity::of(Path::new(path))).as_ref() == Some(identity);
     nodes.take_while(|other| other.id != node.id).find(is_same)
 }
 
@@ -272,8 +273,8 @@ pub fn closing(others: &[Arc<Pipeline>], joining: &[Arc<Pipeline>]) -> Vec<Optio
 /// Returns for each pipeline those that it feeds through nodes for which `is_writer` holds: index, node and source.
 /// One look-up per file connector.
 fn fed<'p>(pipelines: &[&'p Pipeline], is_writer: impl Fn(&Node) -> bool) -> Vec<Vec<(usize, &'p Node, &'p Node)>> {
-    let identified = |path: &str| Identity::of(Path::new(path));
-    let mut readers: HashMap<Identity, Vec<(usize, &Node)>> = HashMap::new();
+    let identified = |path: &str| FileIdentity::of(Path::new(path));
+    let mut readers: HashMap<FileIdentity, Vec<(usize, &Node)>> = HashMap::new();
     for (index, pipeline) in pipelines.iter().enumerate() {
         for node in pipeline.compiled.lowered.node_weights() {
             if let Some(file) = read(node).and_then(identified) {
@@ -416,7 +417,7 @@ mod tests {
     use anabranch_graph::plan::CompileOptions;
     use anabranch_plugin::diagnostic::Files;
     use anabranch_plugin::registry::Registry;
-    use anabranch_process::files::Found;
+    use anabranch_process::files::PipelineFiles;
 
     use super::{LOOK_UPS, closing};
     use crate::pipeline::Pipeline;
@@ -520,7 +521,7 @@ mod tests {
         let mut registry = Registry::new();
         anabranch_ops::register(&mut registry);
         reserve.iter().for_each(|(path, what)| registry.reserve(*path, what));
-        let found = Found { files, unreadable: Vec::new() };
+        let found = PipelineFiles { files, unreadable: Vec::new() };
         let pipelines = Pipelines::of(found, &registry, &CompileOptions::default());
         assert_eq!(pipelines.findings.has_errors(), !pipelines.invalid.is_empty());
         let good = |finding: &anabranch_plugin::diagnostic::Diagnostic| {

@@ -33,7 +33,7 @@ pub(crate) fn check(compiled: &Compiled) -> Diagnostics {
 }
 
 fn judge(node: &Node, path: &str, is_read: bool) -> Option<Diagnostic> {
-    // An existing file is meant, whatever its name is.
+    // An existing file is intended, whatever its name is.
     if let Ok(found) = fs::metadata(path) {
         if matches!(node.kind, NodeKind::DeadLetter(_)) && is_same(path, "/dev/null") {
             let message = format!("path: {path} keeps nothing: the pipeline discards dead letters and continues");

@@ -15,12 +15,12 @@ pub struct Pipeline {
     pub compiled: Compiled,
 }
 
-/// Why the values of a pipeline cannot be reloaded.
+/// Reason why the values of a pipeline cannot be reloaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// A file with the value of a setting cannot be read.
     #[error(transparent)]
-    Unreadable(#[from] config::Unreadable),
+    Unreadable(#[from] config::UnreadableFile),
     /// The pipeline does not compile with the current values of the files.
     #[error("the pipeline has errors with the current values of its files: {0}")]
     Invalid(String),

@@ -1,4 +1,4 @@
-//! The pipelines of a service, with the state and the orders of each.
+//! The pipelines of a service, with the state and the commands of each.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,12 @@ use anabranch_record::text::Str;
 use anabranch_store::{Status, StopReason};
 use tokio::sync::{Mutex as Gate, watch};
 
-use crate::lifecycle::{LifecycleState, Order};
+use crate::lifecycle::{LifecycleCommand, LifecycleState};
 use crate::pipeline::Pipeline;
 
-/// What the next start of a pipeline would run.
+/// The plan for the next start of a pipeline.
 #[derive(Clone)]
-pub(super) enum Plan {
+pub(super) enum NextStart {
     /// This compiled pipeline.
     Good(Arc<Pipeline>),
     /// Nothing: the pipeline has this error.
@@ -27,11 +27,11 @@ pub(super) enum Plan {
 }
 
 /// One pipeline.
-pub(super) struct Entry {
+pub(super) struct PipelineEntry {
     pub(super) id: Str,
     /// Held by the request that starts, stops, changes or deletes the pipeline.
     pub(super) gate: Arc<Gate<()>>,
-    pub(super) orders: watch::Sender<Order>,
+    pub(super) orders: watch::Sender<LifecycleCommand>,
     pub(super) seen: watch::Sender<LifecycleState>,
     /// The taps for inspecting its records, shared by all of its runs.
     pub(super) taps: Arc<Taps>,
@@ -39,19 +39,19 @@ pub(super) struct Entry {
     live: watch::Sender<bool>,
     /// True during a trial start: its outcome concerns the request and not the service.
     on_trial: AtomicBool,
-    plan: Mutex<Plan>,
+    plan: Mutex<NextStart>,
 }
 
-impl Entry {
-    pub(super) fn new(id: Str, plan: Plan, status: Status) -> Arc<Entry> {
+impl PipelineEntry {
+    pub(super) fn new(id: Str, plan: NextStart, status: Status) -> Arc<PipelineEntry> {
         let status = match &plan {
-            Plan::Good(_) | Plan::Incomplete(_) | Plan::Loading => status,
-            Plan::Invalid(_) => Status::Invalid,
+            NextStart::Good(_) | NextStart::Incomplete(_) | NextStart::Loading => status,
+            NextStart::Invalid(_) => Status::Invalid,
         };
-        Arc::new(Entry {
+        Arc::new(PipelineEntry {
             id,
             gate: Arc::default(),
-            orders: watch::Sender::new(Order::Run),
+            orders: watch::Sender::new(LifecycleCommand::Run),
             seen: watch::Sender::new(LifecycleState::new(status)),
             taps: Arc::default(),
             live: watch::Sender::new(false),
@@ -60,13 +60,13 @@ impl Entry {
         })
     }
 
-    pub(super) fn plan(&self) -> Plan {
+    pub(super) fn plan(&self) -> NextStart {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Replaces the plan that the next start runs.
-    pub(super) fn set_plan(&self, plan: Plan) {
-        if let Plan::Invalid(_) = plan {
+    pub(super) fn set_plan(&self, plan: NextStart) {
+        if let NextStart::Invalid(_) = plan {
             self.show(Status::Invalid);
         } else if self.seen.borrow().status == Status::Invalid {
             self.show(Status::Stopped { reason: StopReason::User });
@@ -98,14 +98,14 @@ impl Entry {
     }
 
     /// Waits until the pipeline is not live.
-    pub(super) async fn stands(&self) {
+    pub(super) async fn wait_until_stopped(&self) {
         // The sender is in `self`, so the channel cannot close.
         let _ = self.live.subscribe().wait_for(|live| !live).await;
     }
 
     /// Orders the pipeline to stop, unless an earlier order stops it at least as soon. The origin of the first order
     /// stays.
-    pub(super) fn stop(&self, order: Order) {
+    pub(super) fn stop(&self, order: LifecycleCommand) {
         self.orders.send_if_modified(|before| {
             let after = before.hastened(order);
             std::mem::replace(before, after) != after
@@ -124,13 +124,13 @@ pub(super) enum Phase {
 
 /// All pipelines by id.
 pub(super) struct PipelineTable {
-    pub(super) entries: BTreeMap<Str, Arc<Entry>>,
+    pub(super) entries: BTreeMap<Str, Arc<PipelineEntry>>,
     pub(super) phase: Phase,
 }
 
 impl PipelineTable {
     /// Returns `true` if this entry is current: the pipeline was not deleted or replaced.
-    pub(super) fn has(&self, entry: &Arc<Entry>) -> bool {
+    pub(super) fn has(&self, entry: &Arc<PipelineEntry>) -> bool {
         self.entries.get(&entry.id).is_some_and(|known| Arc::ptr_eq(known, entry))
     }
 

@@ -6,7 +6,7 @@ use anabranch_graph::config::{self, InvalidPipeline, Loaded, PipelineConfig, loa
 use anabranch_graph::plan::{CompileOptions, compile};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
 use anabranch_plugin::registry::Registry;
-use anabranch_process::files::{Found, find_pipelines, is_pipeline_file};
+use anabranch_process::files::{PipelineFiles, find_pipelines, is_pipeline_file};
 use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 
@@ -77,7 +77,7 @@ impl Pipelines {
     }
 
     /// Compiles everything in files that were found.
-    pub fn of(found: Found, registry: &Registry, options: &CompileOptions) -> Pipelines {
+    pub fn of(found: PipelineFiles, registry: &Registry, options: &CompileOptions) -> Pipelines {
         Pipelines::read(found, registry, options, |_| false).0
     }
 
@@ -85,7 +85,7 @@ impl Pipelines {
     pub fn of_text(name: &str, text: String, registry: &Registry, options: &CompileOptions) -> Pipelines {
         let mut files = Files::new();
         files.add(name, text);
-        Pipelines::of(Found { files, unreadable: Vec::new() }, registry, options)
+        Pipelines::of(PipelineFiles { files, unreadable: Vec::new() }, registry, options)
     }
 
     /// Reads and compiles everything at `paths`, except pipelines that have to wait for standalone processors.
@@ -101,7 +101,7 @@ impl Pipelines {
     }
 
     fn read(
-        found: Found,
+        found: PipelineFiles,
         registry: &Registry,
         options: &CompileOptions,
         is_for_later: impl Fn(&PipelineConfig) -> bool,
@@ -288,7 +288,7 @@ fn refuse_warnings(loaded: &mut Loaded) {
 const OF_THE_WHOLE: &[Code] =
     &[codes::PLAN_NO_SOURCE, codes::PLAN_NO_DESTINATION, codes::PLAN_UNREACHABLE, codes::PLAN_INTERNAL];
 
-/// The ids that the pipeline files at a place declare, in the order of the files. Compiles nothing; files and pipelines
+/// The ids that the pipeline files at a path declare, in the order of the files. Compiles nothing; files and pipelines
 /// with errors are left out.
 pub fn declared_ids(path: &Path) -> Vec<Str> {
     let files = find_pipelines(&[path]).files;
@@ -300,7 +300,7 @@ pub fn declared_ids(path: &Path) -> Vec<Str> {
 pub(crate) fn of_files(files: Files) -> Pipelines {
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
-    Pipelines::of(Found { files, unreadable: Vec::new() }, &registry, &CompileOptions::default())
+    Pipelines::of(PipelineFiles { files, unreadable: Vec::new() }, &registry, &CompileOptions::default())
 }
 
 /// Compiles a file with this text.

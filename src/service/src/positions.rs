@@ -75,7 +75,7 @@ pub struct PositionFilter {
     pub partition: Option<String>,
 }
 
-/// Why no position changed.
+/// Reason why no position changed.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
     /// No such position exists.
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(text(b""), "(the beginning)");
         assert_eq!(text(br#"{"offset":12}"#), r#"{"offset":12}"#);
         assert_eq!(text(b"\xff\x00"), "base64:/wA=");
-        // What could be taken for the other form is in it.
+        // The text contains characters of the other form.
         assert_eq!(text(b"base64:x"), "base64:YmFzZTY0Ong=");
         assert_eq!(text(b"a\nb"), "base64:YQpi");
         assert_eq!(text(b"(the beginning)"), "base64:KHRoZSBiZWdpbm5pbmcp");

@@ -21,16 +21,16 @@ const WINDOW: Duration = Duration::from_secs(3);
 
 /// Progress of pipelines.
 #[derive(Default)]
-pub(super) struct ProgressMeter(BTreeMap<Str, Row>);
+pub(super) struct ProgressMeter(BTreeMap<Str, ProgressRow>);
 
 /// Progress data of one pipeline.
-struct Row {
+struct ProgressRow {
     run: u64,
     began: Instant,
     /// The largest backlog so far, in this or an earlier run: if the input grows during the run, progress does not go
     /// backwards.
     whole: u64,
-    /// What is left to read, if the source reports it.
+    /// The backlog, if the source reports it.
     backlog: Option<Backlog>,
     /// Numbers of settled records of this run, oldest first. The first one is older than [`WINDOW`], if there is one.
     history: VecDeque<(Instant, u64)>,
@@ -77,7 +77,8 @@ pub(super) enum PipelineProgress {
         rate: f64,
         /// The share of the input that is settled, from 0 to 1; `None` if the source does not report its backlog.
         done: Option<f64>,
-        /// Estimated time until all of the input is settled; `None` if it is unknown, or if nothing is settled at present.
+        /// Estimated time until all of the input is settled; `None` if it is unknown, or if nothing is settled at
+        /// present.
         left: Option<Duration>,
     },
     /// It failed and waits.
@@ -113,8 +114,8 @@ impl ProgressMeter {
         pipelines.iter().filter_map(measured).collect()
     }
 
-    fn row(&mut self, id: &Str, run: u64, read: u64, left: Option<u64>, now: Instant) -> &mut Row {
-        let fresh = |whole| Row { run, began: now, whole, backlog: None, history: [(now, 0)].into() };
+    fn row(&mut self, id: &Str, run: u64, read: u64, left: Option<u64>, now: Instant) -> &mut ProgressRow {
+        let fresh = |whole| ProgressRow { run, began: now, whole, backlog: None, history: [(now, 0)].into() };
         let row = self.0.entry(id.clone()).or_insert_with(|| fresh(0));
         if row.run != run {
             *row = fresh(row.whole);
@@ -145,7 +146,7 @@ impl ProgressMeter {
     }
 }
 
-impl Row {
+impl ProgressRow {
     /// Returns settled records per second since the sample before [`WINDOW`], or since the beginning of the run.
     fn rate(&mut self, settled: u64, now: Instant) -> f64 {
         if self.history.back().is_some_and(|(at, _)| *at == now) {
@@ -173,8 +174,8 @@ fn left(progress: &Progress) -> Option<u64> {
 }
 
 impl PipelineProgress {
-    /// Formats the progress in one line: `1.2M records read, 26 %, 300.0k records/s, about 11 s left`. Without a time it
-    /// has the records in flight, if there are any.
+    /// Formats the progress in one line: `1.2M records read, 26 %, 300.0k records/s, about 11 s left`. Without a time
+    /// it has the records in flight, if there are any.
     pub(super) fn shown(&self) -> String {
         let (totals, rate, done, left) = match self {
             PipelineProgress::Running { totals, rate, done, left } => (totals, rate, done, left),
@@ -255,11 +256,11 @@ mod tests {
         assert_eq!(shown(21, 100, Some(600)), "100 records read, 14 %, 100 records/s, about 6.0 s left");
         assert_eq!(shown(22, 200, Some(600)), "200 records read, 28 %, 100 records/s, about 5.0 s left");
         assert_eq!(shown(23, 300, Some(400)), "300 records read, 42 %, 100 records/s, about 4.0 s left");
-        // Nothing moves: the share stays, and there is no time.
+        // Without progress, the share stays, and no time is estimated.
         assert_eq!(shown(50, 300, Some(400)), "300 records read, 42 %, 0 records/s");
     }
 
-    /// A destination that takes nothing: the line said 6 %, then 4 %, and 46 s left, for 12 minutes.
+    /// A destination that accepts nothing: for 12 minutes, the line showed 6 %, then 4 %, and 46 s left.
     #[test]
     fn what_is_only_read_is_no_progress() {
         let mut meter = ProgressMeter::default();

@@ -8,12 +8,12 @@ use tokio::time::{sleep, timeout};
 
 use crate::control::{Control, ControlError, Shared};
 use crate::dead_letters::replay::{ReplayError, ReplayOutcome, Request, Tools, replay};
-use crate::tasks::{Done, Task};
+use crate::tasks::{JobResult, Task};
 
-/// Time limit of one replay: the HTTP client waits for it, and the pipeline stands still meanwhile.
+/// Time limit of one replay: the HTTP client waits for it, and the pipeline is stopped until it ends.
 const LONGEST: Duration = Duration::from_secs(8);
 
-/// Why nothing was replayed.
+/// Reason why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayRequestError {
     /// The pipeline cannot be held.
@@ -25,8 +25,8 @@ pub enum ReplayRequestError {
 }
 
 impl Control {
-    /// Replays dead letters while the pipeline stands still, for at most 8 s. The outcome says what is left. Continues
-    /// even if the caller is gone.
+    /// Replays dead letters while the pipeline is stopped, for at most 8 s. The outcome contains the remaining number.
+    /// Continues even if the caller has disconnected.
     ///
     /// # Errors
     /// Nothing was replayed: the pipeline or a dead letter does not exist, the pipeline has errors, or another request
@@ -37,7 +37,7 @@ impl Control {
         let control = self.clone();
         self.see_to(Task::Errand("a replay of dead letters", id.clone()), async move {
             let _ = done.send(control.replay_held(&id, request).await);
-            Done::Errand
+            JobResult::Errand
         });
         outcome.await.unwrap_or(Err(ReplayRequestError::Control(ControlError::ServiceStopping)))
     }

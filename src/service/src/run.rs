@@ -34,11 +34,11 @@ use crate::document::Read;
 use crate::error::ServiceError;
 use crate::lifecycle::PipelineOutcome;
 use crate::listener::{Listener, Served};
-use crate::pipeline_table::{Entry, Plan};
+use crate::pipeline_table::{NextStart, PipelineEntry};
 use crate::pipelines::{Invalid, Pipelines};
 use crate::status_line::StatusLine;
 use crate::stops::{StopSource, Stops};
-use crate::tasks::{Done, Job, Overdue, Task, Tasks};
+use crate::tasks::{Job, JobResult, Overdue, Task, Tasks};
 use crate::traces::{Exporter, FLUSH};
 use crate::{limits, progress, schemas, sequence};
 
@@ -60,11 +60,11 @@ pub struct Service {
     pub before_abort: Option<Box<dyn Fn()>>,
     /// Called with the address once the HTTP listener accepts requests.
     pub on_listening: Option<Box<dyn FnOnce(SocketAddr)>>,
-    /// A task that runs beside the service until the service stops.
+    /// A task that runs in parallel with the service until the service stops.
     pub companion: Option<Companion>,
 }
 
-/// A task that runs beside a service and uses its [`Control`].
+/// A task that runs in parallel with a service and uses its [`Control`].
 pub type Companion = Box<dyn FnOnce(Control) -> BoxFuture<'static, ()>>;
 
 /// Pipelines that start once their plugins are loaded.
@@ -77,7 +77,7 @@ pub struct DeferredPipelines {
 
 /// Summary of a service run that has ended.
 #[derive(Debug, Default)]
-pub struct Ended {
+pub struct RunSummary {
     /// Outcome of each pipeline, by id.
     pub outcomes: Vec<(Str, PipelineOutcome)>,
     /// Totals of each of those pipelines.
@@ -88,14 +88,14 @@ pub struct Ended {
     pub signalled: bool,
     /// True if a degraded pipeline ended the service.
     pub gave_up: bool,
-    /// Why the service lost its store permanently, if that ended it.
+    /// Reason why the service lost its store permanently, if that ended it.
     pub taken: Option<String>,
 }
 
-impl Ended {
+impl RunSummary {
     /// Returns the summary of a service that a signal stopped before any pipeline started.
-    fn signalled() -> Ended {
-        Ended { signalled: true, ..Ended::default() }
+    fn signalled() -> RunSummary {
+        RunSummary { signalled: true, ..RunSummary::default() }
     }
 }
 
@@ -119,7 +119,7 @@ impl Service {
         mut self,
         pipelines: Pipelines,
         later: Option<DeferredPipelines>,
-    ) -> Result<Ended, ServiceError> {
+    ) -> Result<RunSummary, ServiceError> {
         let system = |what| move |error| ServiceError::System { what, error };
         let control = runtime::start(Builder::new_current_thread().thread_keep_alive(IDLE_THREAD))
             .map_err(system("start the control runtime"))?;
@@ -127,7 +127,7 @@ impl Service {
         let ended = control.block_on(async {
             let mut stops = Stops::listen(self.stops.clone()).map_err(system("listen to signals"))?;
             let Some(opened) = self.attended(&mut stops, self.open::<L>()).await else {
-                return Ok(Ended::signalled());
+                return Ok(RunSummary::signalled());
             };
             let (store, early) = opened?;
             let api = match early {
@@ -228,11 +228,13 @@ impl Service {
         mut jobs: mpsc::UnboundedReceiver<Job>,
         mut stops: Stops,
         companion: Option<Companion>,
-    ) -> Result<Ended, ServiceError> {
+    ) -> Result<RunSummary, ServiceError> {
         let (awaited, compile) = later.map(|later| (later.stored, later.compile)).unzip();
         let mut awaited = awaited.unwrap_or_default();
-        let mut ended = Ended { invalid: ids_of(&pipelines.invalid), ..Ended::default() };
-        let Some(made) = self.attended(&mut stops, self.made(control)).await else { return Ok(Ended::signalled()) };
+        let mut ended = RunSummary { invalid: ids_of(&pipelines.invalid), ..RunSummary::default() };
+        let Some(made) = self.attended(&mut stops, self.made(control)).await else {
+            return Ok(RunSummary::signalled());
+        };
         let made = made?;
         let taken = |id: &Str| made.iter().any(|pipeline| pipeline.id == *id);
         for id in pipelines.good.iter().map(|good| &good.config.id.value).chain(awaited.iter().map(|it| &it.id)) {
@@ -247,10 +249,10 @@ impl Service {
         awaited.retain(|pipeline| !taken(&pipeline.id));
         match self.attended(&mut stops, self.provision(&pipelines, &awaited, control)).await {
             Some(provisioned) => provisioned?,
-            None => return Ok(Ended::signalled()),
+            None => return Ok(RunSummary::signalled()),
         }
         for pipeline in awaited {
-            control.put(&pipeline.id, Plan::Loading, Status::Stopped { reason: StopReason::System });
+            control.put(&pipeline.id, NextStart::Loading, Status::Stopped { reason: StopReason::System });
         }
         limits::tell(&pipelines.good);
         let mut starting = self.take_in(pipelines, control);
@@ -268,7 +270,7 @@ impl Service {
             }
             read
         };
-        let Some(read) = self.attended(&mut stops, read).await else { return Ok(Ended::signalled()) };
+        let Some(read) = self.attended(&mut stops, read).await else { return Ok(RunSummary::signalled()) };
         starting.extend(self.take_back(read, control));
         if self.once {
             sequence::begin_in_turn(&starting, control);
@@ -276,7 +278,7 @@ impl Service {
             begin(starting, control);
         }
         let mut loading = compile.map(tokio::task::spawn_blocking);
-        if control.live().is_empty() && !self.once && loading.is_none() {
+        if control.live_pipelines().is_empty() && !self.once && loading.is_none() {
             tracing::warn!(
                 "there is no pipeline to start; `anabranch pipelines init` writes one, and the API creates them; \
                  waiting for Ctrl+C"
@@ -314,7 +316,7 @@ impl Service {
         let is_alone = stops.are_signals();
         let mut counting = interval(COUNTED_EVERY);
         counting.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Programs read these objects, even if a person sees the status line beside them.
+        // Programs read these objects, even if the terminal also shows the status line.
         let logs_objects = self.settings.log.format == LogFormat::Json;
         let output = self.log.output().clone();
         let mut reader_gone = pin!(output.reader_gone());
@@ -322,7 +324,7 @@ impl Service {
             tokio::select! {
                 Some(job) = jobs.recv() => doing.push(job),
                 Some(done) = doing.next(), if !doing.is_empty() => {
-                    let Done::Life(id, outcome) = done else { continue };
+                    let JobResult::Life(id, outcome) = done else { continue };
                     let degraded = matches!(outcome, PipelineOutcome::Degraded { .. });
                     ended.outcomes.retain(|(before, _)| *before != id);
                     ended.outcomes.push((id, outcome));
@@ -346,7 +348,7 @@ impl Service {
                             if let Err(error) = store.set_status(&id, Status::Invalid).await {
                                 tracing::warn!(pipeline = %id, error = %error, "the status could not be stored");
                             }
-                            Done::Errand
+                            JobResult::Errand
                         });
                     }
                     begin(self.take_in(pipelines, control), control);
@@ -410,7 +412,7 @@ impl Service {
             }
         }
         status_line.clear();
-        for (id, seen) in control.live() {
+        for (id, seen) in control.live_pipelines() {
             tracing::warn!(
                 pipeline = %id, status = seen.status.word(),
                 "does not stop; the service ends without waiting for it"
@@ -434,7 +436,7 @@ impl Service {
 }
 
 /// Starts pipelines.
-fn begin(starting: Vec<Arc<Entry>>, control: &Control) {
+fn begin(starting: Vec<Arc<PipelineEntry>>, control: &Control) {
     for entry in starting {
         if let Err(error) = control.begin(&entry) {
             tracing::error!(pipeline = %entry.id, %error, "not started");

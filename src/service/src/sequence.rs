@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use crate::control::Control;
 use crate::outputs;
-use crate::pipeline_table::{Entry, Plan};
+use crate::pipeline_table::{NextStart, PipelineEntry};
 
-/// Starts pipelines, each one when those of them have ended that write what it reads: a source that caught up before would
-/// leave unread what they write after that. A look-up per file connector.
-pub(super) fn begin_in_turn(starting: &[Arc<Entry>], control: &Control) {
+/// Starts pipelines. A pipeline that reads the output of others starts when those have ended: a source that caught up
+/// earlier would not read their later output. One look-up per file connector.
+pub(super) fn begin_in_turn(starting: &[Arc<PipelineEntry>], control: &Control) {
     let plans = starting.iter().map(|entry| match entry.plan() {
-        Plan::Good(pipeline) => Some((entry, pipeline)),
-        Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
+        NextStart::Good(pipeline) => Some((entry, pipeline)),
+        NextStart::Invalid(_) | NextStart::Incomplete(_) | NextStart::Loading => None,
     });
     let (entries, pipelines): (Vec<_>, Vec<_>) = plans.flatten().unzip();
     let feeders = outputs::feeders(&pipelines.iter().map(Arc::as_ref).collect::<Vec<_>>());
     let mut begun = vec![false; entries.len()];
-    // Only one that has begun can be waited for. There is no cycle: each round finds one.
+    // A pipeline waits only for pipelines that have started. Without cycles, each round finds one.
     while let Some(at) = (0..entries.len()).find(|at| !begun[*at] && feeders[*at].iter().all(|other| begun[*other])) {
         begun[at] = true;
         let entry = entries[at];
-        let others: Vec<Arc<Entry>> = feeders[at].iter().map(|other| entries[*other].clone()).collect();
+        let others: Vec<Arc<PipelineEntry>> = feeders[at].iter().map(|other| entries[*other].clone()).collect();
         if !others.is_empty() {
             let ids: Vec<&str> = others.iter().map(|other| other.id.as_str()).collect();
             tracing::info!(

@@ -15,7 +15,7 @@ use anabranch_store::{Status, StopReason};
 
 /// An event in the life of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum LifecycleEvent {
     /// A run begins.
     Start,
     /// Its sources, operators and destinations are open.
@@ -43,14 +43,14 @@ pub struct InvalidTransition {
     /// The current status.
     pub from: &'static str,
     /// The event.
-    pub event: Event,
+    pub event: LifecycleEvent,
 }
 
 /// Returns the status after an event.
 ///
 /// # Errors
 /// The event cannot happen in this status.
-pub fn next(status: &Status, event: Event) -> Result<Status, InvalidTransition> {
+pub fn next(status: &Status, event: LifecycleEvent) -> Result<Status, InvalidTransition> {
     match (status, event) {
         (
             Status::Stopped { .. }
@@ -58,15 +58,15 @@ pub fn next(status: &Status, event: Event) -> Result<Status, InvalidTransition> 
             | Status::Finished
             | Status::Invalid
             | Status::Recovering { .. },
-            Event::Start,
+            LifecycleEvent::Start,
         ) => Ok(Status::Starting),
-        (Status::Starting, Event::Open) => Ok(Status::Running),
-        (Status::Starting | Status::Running, Event::End) => Ok(Status::Finished),
-        (Status::Starting | Status::Running | Status::Recovering { .. }, Event::Stop(reason)) => {
+        (Status::Starting, LifecycleEvent::Open) => Ok(Status::Running),
+        (Status::Starting | Status::Running, LifecycleEvent::End) => Ok(Status::Finished),
+        (Status::Starting | Status::Running | Status::Recovering { .. }, LifecycleEvent::Stop(reason)) => {
             Ok(Status::Stopped { reason })
         }
-        (Status::Starting | Status::Running, Event::Retry { error }) => Ok(Status::Recovering { error }),
-        (Status::Starting | Status::Running | Status::Recovering { .. }, Event::Fail { error }) => {
+        (Status::Starting | Status::Running, LifecycleEvent::Retry { error }) => Ok(Status::Recovering { error }),
+        (Status::Starting | Status::Running | Status::Recovering { .. }, LifecycleEvent::Fail { error }) => {
             Ok(Status::Degraded { error })
         }
         (from, event) => Err(InvalidTransition { from: from.word(), event }),
@@ -91,12 +91,12 @@ mod tests {
             Status::Invalid,
         ];
         let events = [
-            Event::Start,
-            Event::Open,
-            Event::End,
-            Event::Stop(StopReason::System),
-            Event::Retry { error: error() },
-            Event::Fail { error: error() },
+            LifecycleEvent::Start,
+            LifecycleEvent::Open,
+            LifecycleEvent::End,
+            LifecycleEvent::Stop(StopReason::System),
+            LifecycleEvent::Retry { error: error() },
+            LifecycleEvent::Fail { error: error() },
         ];
         let table: Vec<String> = states
             .iter()

@@ -16,11 +16,11 @@ use crate::lifecycle::LifecycleState;
 pub(super) struct StatusLine {
     output: Arc<Output>,
     /// The state of each pipeline at earlier redraws.
-    rows: BTreeMap<Str, Row>,
+    rows: BTreeMap<Str, StatusRow>,
 }
 
 #[derive(Default)]
-struct Row {
+struct StatusRow {
     /// Times of redraws and numbers of settled records of this run, oldest first.
     history: VecDeque<(Instant, u64)>,
 }
@@ -28,7 +28,7 @@ struct Row {
 /// Number of redraws that rates are computed over, so that they do not flicker.
 const SAMPLES: usize = 6;
 
-impl Row {
+impl StatusRow {
     /// Returns records per second over the last redraws.
     fn rate(&mut self, now: Instant, settled: u64) -> f64 {
         if self.history.back().is_some_and(|(_, before)| *before > settled) {
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn rates_are_over_several_redraws() {
-        let mut row = Row::default();
+        let mut row = StatusRow::default();
         let start = Instant::now();
         let at = |n: u32| start + StatusLine::PERIOD * n;
         let rates: Vec<f64> = (0..10).map(|n| row.rate(at(n), u64::from(n / 2))).collect();

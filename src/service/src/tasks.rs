@@ -19,11 +19,11 @@ const MOST_NAMED: usize = 10;
 /// A task that the loop of the service runs to completion.
 pub(super) struct Job {
     pub(super) task: Task,
-    pub(super) work: BoxFuture<'static, Done>,
+    pub(super) work: BoxFuture<'static, JobResult>,
 }
 
 /// The result of a job.
-pub(super) enum Done {
+pub(super) enum JobResult {
     /// The life of a pipeline ended.
     Life(Str, PipelineOutcome),
     /// Any other task ended.
@@ -54,7 +54,7 @@ impl fmt::Display for Task {
 /// The jobs that have not ended.
 #[derive(Default)]
 pub(super) struct Tasks {
-    doing: FuturesUnordered<BoxFuture<'static, (u64, Done)>>,
+    doing: FuturesUnordered<BoxFuture<'static, (u64, JobResult)>>,
     known: BTreeMap<u64, Task>,
     next: u64,
 }
@@ -72,7 +72,7 @@ impl Tasks {
     }
 
     /// Waits for the next job that ends; returns `None` if there is none. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Option<Done> {
+    pub(super) async fn next(&mut self) -> Option<JobResult> {
         let (number, done) = self.doing.next().await?;
         self.known.remove(&number);
         Some(done)
@@ -143,9 +143,9 @@ mod tests {
         let mut tasks = Tasks::default();
         let begun = Instant::now();
         let hangs = || Box::pin(std::future::pending());
-        tasks.push(Job { task: Task::Life("p".into()), work: Box::pin(async { Done::Errand }) });
+        tasks.push(Job { task: Task::Life("p".into()), work: Box::pin(async { JobResult::Errand }) });
         tasks.push(Job { task: Task::Errand("the deletion", "q".into()), work: hangs() });
-        assert!(matches!(tasks.next().await, Some(Done::Errand)));
+        assert!(matches!(tasks.next().await, Some(JobResult::Errand)));
         let mut overdue = Overdue::default();
         tokio::select! {
             _ = tasks.next() => panic!("it hangs"),

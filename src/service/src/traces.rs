@@ -44,21 +44,21 @@ pub struct SpanCounts {
     pub dropped: u64,
 }
 
-/// Why spans were not accepted.
+/// Reason why spans were not accepted.
 #[derive(Debug, PartialEq)]
-struct Refusal {
+struct SpansRejected {
     /// Description, without values of headers.
     what: String,
     /// Number of rejected spans; `None` = all of the request.
     spans: Option<u64>,
     /// True if the same request may succeed later.
     is_passing: bool,
-    /// How long the collector asks the client to wait.
+    /// Delay that the collector requests.
     wait: Option<Duration>,
 }
 
 /// The counters, and the sender of the queue.
-struct Queue {
+struct SpanQueue {
     spans: mpsc::Sender<Span>,
     /// Spans that did not fit into the queue.
     refused: AtomicU64,
@@ -68,7 +68,7 @@ struct Queue {
     lost: AtomicU64,
 }
 
-impl SpanSink for Queue {
+impl SpanSink for SpanQueue {
     fn take(&self, span: Span) {
         let counter = if self.spans.try_send(span).is_ok() { &self.taken } else { &self.refused };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl SpanSink for Queue {
 
 /// Exports the spans of all pipelines.
 pub struct Exporter {
-    queue: Arc<Queue>,
+    queue: Arc<SpanQueue>,
     share: Share,
     stopping: watch::Sender<bool>,
     task: Mutex<Option<JoinHandle<()>>>,
@@ -91,7 +91,7 @@ impl Exporter {
     pub fn start(settings: &TraceSettings, runtime: &Handle) -> Result<Arc<Exporter>, String> {
         let collector = Collector::new(settings)?;
         let (spans, to_send) = mpsc::channel(QUEUE);
-        let queue = Arc::new(Queue {
+        let queue = Arc::new(SpanQueue {
             spans,
             refused: AtomicU64::new(0),
             taken: AtomicU64::new(0),
@@ -138,7 +138,7 @@ impl Exporter {
 /// The task that sends spans.
 struct Sending {
     collector: Collector,
-    queue: Arc<Queue>,
+    queue: Arc<SpanQueue>,
     stopping: watch::Receiver<bool>,
     /// True if the queue is closed and the task sends without waits.
     ending: bool,
@@ -207,7 +207,7 @@ impl Sending {
     }
 
     /// Logs that spans are lost, and why, at most once a minute.
-    fn complain(&mut self, refusal: &Refusal, lost: u64) {
+    fn complain(&mut self, refusal: &SpansRejected, lost: u64) {
         self.unsaid += lost;
         if self.said.is_none_or(|said| said.elapsed() >= SAID) {
             self.said = Some(Instant::now());

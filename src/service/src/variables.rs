@@ -1,4 +1,4 @@
-//! What pipeline files refer to: variables of the process, files with values, and scripts.
+//! Inputs of pipeline files: variables of the process, files with values, and scripts.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -9,7 +9,7 @@ use anabranch_graph::config::{self, Variables};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::secret::MASKED_FROM;
 use anabranch_plugin::written::{Content, Written};
-use anabranch_process::files::{Unreadable, read_text};
+use anabranch_process::files::{UnreadableText, read_text};
 use anabranch_record::text::Str;
 
 /// Returns the value of a setting as written in a file, with the environment of this process; `None` if a variable in
@@ -89,12 +89,12 @@ pub fn read_script(path: &str, pipeline_file: &str) -> Content {
     let found = script_path(path, pipeline_file);
     let read = read_text(&found, MAX_SCRIPT);
     let hint = read.as_ref().err().and_then(|error| match error {
-        Unreadable::Missing => Some(
+        UnreadableText::Missing => Some(
             "a relative path is resolved against the directory of the pipeline file, then against the working \
              directory",
         ),
-        Unreadable::NotText { .. } => Some("save the script as UTF-8, for example with `iconv -f latin1 -t utf-8`"),
-        Unreadable::NotAFile | Unreadable::TooLarge { .. } | Unreadable::System(_) => None,
+        UnreadableText::NotText { .. } => Some("save the script as UTF-8, for example with `iconv -f latin1 -t utf-8`"),
+        UnreadableText::NotAFile | UnreadableText::TooLarge { .. } | UnreadableText::System(_) => None,
     });
     let text = read.map(Str::from).map_err(|error| error.to_string().into());
     Content { path: found.display().to_string().into(), text, hint: hint.map(Str::from_static) }

@@ -1,23 +1,23 @@
 //! Every setting of the service, declared once.
 //!
 //! The table drives flags, environment variables, the configuration file, its generated form, `config` and
-//! the documentation. Nothing else knows a setting by name, except [`Settings`](crate::Settings), which
+//! the documentation. No other code names a setting, except [`Settings`](crate::Settings), which
 //! gives it a type.
 
 /// One setting.
 #[derive(Debug)]
-pub struct Key {
+pub struct SettingKey {
     /// Dotted name: `db.path`. The flag is `--db.path`.
     pub name: &'static str,
     /// Type of the value.
-    pub kind: Kind,
+    pub kind: SettingType,
     /// Value if no layer gives one; `None` = no value.
     pub default: Option<&'static str>,
     /// Description, in one or two sentences.
     pub comment: &'static str,
     /// Alternative name of the flag.
     pub alias: Option<&'static str>,
-    /// Whether the value is a credential.
+    /// `true` if the value is a credential.
     pub secret: bool,
     /// Variables of other standards; the first one that is set is used if no layer gives a value.
     pub standard: &'static [&'static str],
@@ -29,7 +29,7 @@ pub struct Key {
 
 /// The type of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum SettingType {
     /// Any text.
     Text,
     /// Path of a file or directory.
@@ -48,7 +48,7 @@ pub enum Kind {
     },
     /// A duration: `25s`, `1m30s`.
     Duration {
-        /// Whether 0 is allowed.
+        /// `true` if 0 is allowed.
         zero: bool,
     },
     /// One of several words.
@@ -61,27 +61,27 @@ pub enum Kind {
     Share,
 }
 
-impl Kind {
+impl SettingType {
     /// Describes the type in a word or two, for help and generated files.
     pub fn describe(self) -> String {
         match self {
-            Kind::Text => "text".into(),
-            Kind::Path => "path".into(),
-            Kind::Bool => "true or false".into(),
-            Kind::Int { .. } => "integer".into(),
-            Kind::Bytes { .. } => "size, for example 64MiB".into(),
-            Kind::Duration { .. } => "duration, for example 1m30s".into(),
-            Kind::Choice(words) => words.join(" or "),
-            Kind::List => "comma-separated list".into(),
-            Kind::Address => "host:port".into(),
-            Kind::Share => "share, for example 0.01 or 1/100".into(),
+            SettingType::Text => "text".into(),
+            SettingType::Path => "path".into(),
+            SettingType::Bool => "true or false".into(),
+            SettingType::Int { .. } => "integer".into(),
+            SettingType::Bytes { .. } => "size, for example 64MiB".into(),
+            SettingType::Duration { .. } => "duration, for example 1m30s".into(),
+            SettingType::Choice(words) => words.join(" or "),
+            SettingType::List => "comma-separated list".into(),
+            SettingType::Address => "host:port".into(),
+            SettingType::Share => "share, for example 0.01 or 1/100".into(),
         }
     }
 }
 
-impl Key {
-    const fn new(name: &'static str, kind: Kind, default: Option<&'static str>, comment: &'static str) -> Self {
-        Key { name, kind, default, comment, alias: None, secret: false, standard: &[], awaits: None, idle: None }
+impl SettingKey {
+    const fn new(name: &'static str, kind: SettingType, default: Option<&'static str>, comment: &'static str) -> Self {
+        SettingKey { name, kind, default, comment, alias: None, secret: false, standard: &[], awaits: None, idle: None }
     }
 
     const fn alias(mut self, alias: &'static str) -> Self {
@@ -142,7 +142,7 @@ impl Key {
 pub const ENVIRONMENT_PREFIX: &str = "ANABRANCH_";
 
 /// Returns the key with this name.
-pub fn find(name: &str) -> Option<&'static Key> {
+pub fn find(name: &str) -> Option<&'static SettingKey> {
     KEYS.iter().find(|key| key.name == name)
 }
 
@@ -176,202 +176,212 @@ const INSTALL: &str = "plugin installation";
 const DEV: &str = "profiling";
 
 /// All settings. `config.path` comes first. It locates the file, so the file cannot contain it.
-pub const KEYS: &[Key] = &[
-    Key::new("config.path", Kind::Path, Some("./anabranch.yaml"), "The configuration file of the service."),
-    Key::new(
+pub const KEYS: &[SettingKey] = &[
+    SettingKey::new(
+        "config.path",
+        SettingType::Path,
+        Some("./anabranch.yaml"),
+        "The configuration file of the service.",
+    ),
+    SettingKey::new(
         "db.type",
-        Kind::Choice(&["embedded", "inmemory", "postgres"]),
+        SettingType::Choice(&["embedded", "inmemory", "postgres"]),
         Some("embedded"),
         "Store of positions: embedded (one file, used by one process), inmemory (nothing survives the process) or \
          postgres (a table).",
     ),
-    Key::new("db.path", Kind::Path, Some("./anabranch.db"), "File of the embedded store."),
-    Key::new(
+    SettingKey::new("db.path", SettingType::Path, Some("./anabranch.db"), "File of the embedded store."),
+    SettingKey::new(
         "db.wait",
-        Kind::Duration { zero: true },
+        SettingType::Duration { zero: true },
         Some("0s"),
         "How long the service waits at startup for a store that another service owns, whose server is unavailable, or \
          whose disk is full. 0 = it does not wait.",
     )
     .alias("wait-for-store"),
-    Key::new(
+    SettingKey::new(
         "db.postgres.connection-string",
-        Kind::Text,
+        SettingType::Text,
         None,
         "Connection URL of the PostgreSQL store; sslmode, sslrootcert, sslcert and sslkey have the same meaning as in \
          libpq.",
     )
     .secret(),
-    Key::new(
+    SettingKey::new(
         "db.postgres.table",
-        Kind::Text,
+        SettingType::Text,
         Some("anabranch_kv_store"),
         "Table of the PostgreSQL store; created if it does not exist.",
     ),
-    Key::new(
+    SettingKey::new(
         "engine.replay-rows",
-        Kind::Int { min: 1 },
+        SettingType::Int { min: 1 },
         Some("16384"),
         "Maximum number of records of a source that are read but not yet stored as settled. It limits duplicates after \
          a crash.",
     ),
-    Key::new(
+    SettingKey::new(
         "engine.held-bytes",
-        Kind::Bytes { min: 64 << 10 },
+        SettingType::Bytes { min: 64 << 10 },
         Some("64MiB"),
         "Maximum size of the records that a pipeline holds in memory. A single larger record still passes.",
     ),
-    Key::new(
+    SettingKey::new(
         "engine.queue-bytes",
-        Kind::Bytes { min: 4 << 10 },
+        SettingType::Bytes { min: 4 << 10 },
         Some("8MiB"),
         "Maximum size of one queue between two stages of a pipeline.",
     ),
-    Key::new(
+    SettingKey::new(
         "shutdown.timeout",
-        Kind::Duration { zero: true },
+        SettingType::Duration { zero: true },
         Some("25s"),
         "How long a stop waits for records in flight. Records that remain are read again at the next start. 0s = no \
          limit.",
     ),
-    Key::new(
+    SettingKey::new(
         "log.level",
-        Kind::Choice(&["trace", "debug", "info", "warn", "error"]),
+        SettingType::Choice(&["trace", "debug", "info", "warn", "error"]),
         Some("info"),
         "Lines below this level are left out.",
     ),
-    Key::new(
+    SettingKey::new(
         "log.format",
-        Kind::Choice(&["cli", "json"]),
+        SettingType::Choice(&["cli", "json"]),
         Some("cli"),
         "Format of log lines: cli (readable text) or json (one object per line).",
     ),
-    Key::new("pipelines.path", Kind::Path, Some("./pipelines"), "A pipeline file, or a directory of pipeline files.")
-        .alias("pipelines"),
-    Key::new(
+    SettingKey::new(
+        "pipelines.path",
+        SettingType::Path,
+        Some("./pipelines"),
+        "A pipeline file, or a directory of pipeline files.",
+    )
+    .alias("pipelines"),
+    SettingKey::new(
         "pipelines.watch",
-        Kind::Bool,
+        SettingType::Bool,
         Some("false"),
         "Apply pipeline files when they are saved. If the new version of a pipeline cannot be opened, the earlier one \
          is restored. If a file is deleted, its pipelines keep running.",
     ),
-    Key::new(
+    SettingKey::new(
         "pipelines.strict",
-        Kind::Bool,
+        SettingType::Bool,
         Some("false"),
         "Refuse a pipeline that has warnings, such as an unknown field, like one that has errors.",
     ),
-    Key::new(
+    SettingKey::new(
         "pipelines.exit-on-degraded",
-        Kind::Bool,
+        SettingType::Bool,
         Some("false"),
         "Stop the service when a pipeline fails for good, or when a pipeline file has errors.",
     ),
-    Key::new(
+    SettingKey::new(
         "pipelines.error-recovery.min-delay",
-        Kind::Duration { zero: false },
+        SettingType::Duration { zero: false },
         Some("1s"),
         "Shortest delay before a failed pipeline is restarted.",
     ),
-    Key::new(
+    SettingKey::new(
         "pipelines.error-recovery.max-delay",
-        Kind::Duration { zero: false },
+        SettingType::Duration { zero: false },
         Some("10m"),
         "Longest delay before a failed pipeline is restarted.",
     ),
-    Key::new(
+    SettingKey::new(
         "pipelines.error-recovery.backoff-factor",
-        Kind::Int { min: 0 },
+        SettingType::Int { min: 0 },
         Some("2"),
         "Factor by which the delay grows with each attempt. With 0 or 1, every delay is the shortest one.",
     ),
-    Key::new(
+    SettingKey::new(
         "pipelines.error-recovery.max-retries",
-        Kind::Int { min: -1 },
+        SettingType::Int { min: -1 },
         Some("-1"),
         "Number of restarts after which a pipeline counts as failed for good. -1 = no limit, 0 = no restart.",
     ),
-    Key::new(
+    SettingKey::new(
         "pipelines.error-recovery.max-retries-window",
-        Kind::Duration { zero: false },
+        SettingType::Duration { zero: false },
         Some("5m"),
         "A pipeline that runs this long after a restart gets that attempt back.",
     ),
-    Key::new(
+    SettingKey::new(
         "pipelines.error-recovery.login-patience",
-        Kind::Duration { zero: true },
+        SettingType::Duration { zero: true },
         Some("5m"),
         "How long a pipeline is restarted while a server refuses its credentials, which may be about to be replaced. \
          After that, it has failed for good. 0s = it fails at once, as with `run --once`.",
     ),
-    Key::new("connectors.path", Kind::Path, Some("./connectors"), "Directory of standalone connectors."),
-    Key::new(
+    SettingKey::new("connectors.path", SettingType::Path, Some("./connectors"), "Directory of standalone connectors."),
+    SettingKey::new(
         "connectors.max-receive-record-size",
-        Kind::Bytes { min: 1024 },
+        SettingType::Bytes { min: 1024 },
         Some("4194304"),
         "Maximum size of a record for a standalone connector. A larger record goes to the dead-letter queue.",
     ),
-    Key::new(
+    SettingKey::new(
         "connectors.timeout",
-        Kind::Duration { zero: false },
+        SettingType::Duration { zero: false },
         Some("5m"),
         "How long a standalone connector may take to open, or to acknowledge any of the records that it received.",
     ),
-    Key::new(
+    SettingKey::new(
         "connectors.equal-refusals",
-        Kind::Int { min: 0 },
+        SettingType::Int { min: 0 },
         Some("32"),
         "Number of consecutive records that a standalone connector can refuse with the same error. At this number, the \
          error counts as the connector's own: the pipeline recovers, and the records are written again. 0 = each \
          refusal counts for its record.",
     ),
-    Key::new("processors.path", Kind::Path, Some("./processors"), "Directory of standalone processors."),
-    Key::new(
+    SettingKey::new("processors.path", SettingType::Path, Some("./processors"), "Directory of standalone processors."),
+    SettingKey::new(
         "processors.timeout",
-        Kind::Duration { zero: true },
+        SettingType::Duration { zero: true },
         Some("60s"),
         "Time limit of one call of a standalone processor, which handles up to 128 records. 0s = no limit.",
     ),
-    Key::new(
+    SettingKey::new(
         "processors.max-memory",
-        Kind::Bytes { min: 64 << 10 },
+        SettingType::Bytes { min: 64 << 10 },
         Some("1GiB"),
         "Memory limit of one instance of a processor: the memories and tables of a module, or the heap of a script. \
          Each worker has one instance.",
     ),
-    Key::new(
+    SettingKey::new(
         "processors.egress.enabled",
-        Kind::Bool,
+        SettingType::Bool,
         Some("false"),
         "Whether standalone processors may send HTTP requests, each to the hosts that its settings name.",
     ),
-    Key::new(
+    SettingKey::new(
         "processors.egress.allow",
-        Kind::List,
+        SettingType::List,
         Some(""),
         "Hosts that standalone processors may reach: host, host:port, http://address:port. Empty = any public host.",
     ),
-    Key::new(
+    SettingKey::new(
         "processors.egress.secret-refs",
-        Kind::List,
+        SettingType::List,
         Some(""),
         "Secrets that standalone processors may use: NAME stands for the variable ANABRANCH_SECRET_NAME.",
     ),
-    Key::new(
+    SettingKey::new(
         "processors.egress.timeout",
-        Kind::Duration { zero: true },
+        SettingType::Duration { zero: true },
         Some("0s"),
         "Time limit of one HTTP request of a standalone processor. 0s = the request's own limit.",
     ),
-    Key::new(
+    SettingKey::new(
         "processors.egress.max-response-bytes",
-        Kind::Bytes { min: 0 },
+        SettingType::Bytes { min: 0 },
         Some("0"),
         "Maximum size of an HTTP response to a standalone processor. 0 = the processor's own limit.",
     ),
-    Key::new(
+    SettingKey::new(
         "schema-registry.type",
-        Kind::Choice(&["builtin", "confluent"]),
+        SettingType::Choice(&["builtin", "confluent"]),
         Some("builtin"),
         "Schema registry: \
                                                                                                 builtin (in the store) \
@@ -379,28 +389,48 @@ pub const KEYS: &[Key] = &[
                                                                                                 registry with the \
                                                                                                 Confluent protocol).",
     ),
-    Key::new("schema-registry.confluent.connection-string", Kind::Text, None, "URL of the Confluent schema registry.")
-        .secret(),
-    Key::new(
+    SettingKey::new(
+        "schema-registry.confluent.connection-string",
+        SettingType::Text,
+        None,
+        "URL of the Confluent schema registry.",
+    )
+    .secret(),
+    SettingKey::new(
         "schema-registry.confluent.auth.type",
-        Kind::Choice(&["none", "basic", "bearer"]),
+        SettingType::Choice(&["none", "basic", "bearer"]),
         Some("none"),
         "Authentication at the Confluent schema registry.",
     ),
-    Key::new("schema-registry.confluent.auth.basic.username", Kind::Text, None, "User name for basic authentication."),
-    Key::new("schema-registry.confluent.auth.basic.password", Kind::Text, None, "Password for basic authentication.")
-        .secret(),
-    Key::new("schema-registry.confluent.auth.bearer.token", Kind::Text, None, "Token for bearer authentication.")
-        .secret(),
-    Key::new(
+    SettingKey::new(
+        "schema-registry.confluent.auth.basic.username",
+        SettingType::Text,
+        None,
+        "User name for basic authentication.",
+    ),
+    SettingKey::new(
+        "schema-registry.confluent.auth.basic.password",
+        SettingType::Text,
+        None,
+        "Password for basic authentication.",
+    )
+    .secret(),
+    SettingKey::new(
+        "schema-registry.confluent.auth.bearer.token",
+        SettingType::Text,
+        None,
+        "Token for bearer authentication.",
+    )
+    .secret(),
+    SettingKey::new(
         "schema-registry.serve",
-        Kind::Bool,
+        SettingType::Bool,
         Some("false"),
         "Serve the built-in schema registry over HTTP with the Confluent protocol, for other tools.",
     ),
-    Key::new(
+    SettingKey::new(
         "schema-registry.compatibility",
-        Kind::Choice(&[
+        SettingType::Choice(&[
             "none",
             "backward",
             "backward_transitive",
@@ -413,126 +443,148 @@ pub const KEYS: &[Key] = &[
         "Required compatibility of a schema that is registered over HTTP with earlier versions of its subject. \
          Pipelines can register any schema.",
     ),
-    Key::new(
+    SettingKey::new(
         "api.enabled",
-        Kind::Bool,
+        SettingType::Bool,
         Some("true"),
         "Whether to serve HTTP. With `run --once`, HTTP is served only if this setting or the address is given.",
     ),
-    Key::new(
+    SettingKey::new(
         "api.http.address",
-        Kind::Address,
+        SettingType::Address,
         Some("127.0.0.1:8080"),
         "Address of the HTTP API; port 0 = any free port. An address that other machines can reach needs a token. \
          Commands connect to the service at this address, over TLS if it begins with https://.",
     ),
-    Key::new("api.http.token", Kind::Text, None, "Token that requests must carry. Prefer the variable to the file.")
-        .secret(),
-    Key::new("api.http.token-file", Kind::Path, None, "File with the token that requests must carry."),
-    Key::new(
+    SettingKey::new(
+        "api.http.token",
+        SettingType::Text,
+        None,
+        "Token that requests must carry. Prefer the variable to the file.",
+    )
+    .secret(),
+    SettingKey::new("api.http.token-file", SettingType::Path, None, "File with the token that requests must carry."),
+    SettingKey::new(
         "api.http.allow-unauthenticated",
-        Kind::Bool,
+        SettingType::Bool,
         Some("false"),
         "Serve other machines without a token: everyone who can reach the address can do everything.",
     ),
-    Key::new(
+    SettingKey::new(
         "api.http.open-metrics",
-        Kind::Bool,
+        SettingType::Bool,
         Some("false"),
         "Serve /metrics without a token. It names pipelines, connectors and processors.",
     ),
-    Key::new(
+    SettingKey::new(
         "api.http.tls.cert",
-        Kind::Path,
+        SettingType::Path,
         None,
         "File with the TLS certificate of the HTTP API and its intermediate certificates, in PEM. Enables TLS.",
     ),
-    Key::new("api.http.tls.key", Kind::Path, None, "File with the private key of that certificate, in PEM."),
-    Key::new(
+    SettingKey::new(
+        "api.http.tls.key",
+        SettingType::Path,
+        None,
+        "File with the private key of that certificate, in PEM.",
+    ),
+    SettingKey::new(
         "api.http.tls.ca",
-        Kind::Path,
+        SettingType::Path,
         None,
         "File with the certificate authorities that commands trust when they connect to a service over TLS, in PEM. \
          Without it, they trust those of the operating system, and the certificate of api.http.tls.cert.",
     ),
-    Key::new(
+    SettingKey::new(
         "api.http.cors.allowed-origins",
-        Kind::List,
+        SettingType::List,
         Some(""),
         "Origins (https://host:port) of other sites whose pages may use the HTTP API. * = all.",
     ),
-    Key::new("api.http.ui.enabled", Kind::Bool, Some("true"), "Whether to serve the web interface."),
-    Key::new("api.grpc.address", Kind::Address, Some("127.0.0.1:8084"), "Address of the gRPC API.").awaits(GRPC),
-    Key::new(
+    SettingKey::new("api.http.ui.enabled", SettingType::Bool, Some("true"), "Whether to serve the web interface."),
+    SettingKey::new("api.grpc.address", SettingType::Address, Some("127.0.0.1:8084"), "Address of the gRPC API.")
+        .awaits(GRPC),
+    SettingKey::new(
         "api.allow-live-restart-apply",
-        Kind::Bool,
+        SettingType::Bool,
         Some("true"),
         "Whether `pipelines apply` and the HTTP API may drain and restart a running pipeline to change it. If false, \
          stop the pipeline first.",
     ),
-    Key::new(
+    SettingKey::new(
         "traces.endpoint",
-        Kind::Text,
+        SettingType::Text,
         None,
         "URL of an OpenTelemetry collector (OTLP over HTTP), for example http://localhost:4318; /v1/traces is \
          appended. Without it, no record is traced.",
     )
     .standard(&["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"]),
-    Key::new(
+    SettingKey::new(
         "traces.sample",
-        Kind::Share,
+        SettingType::Share,
         Some("0.01"),
         "Share of the records that are traced. For a record with a `traceparent` in its metadata, the `traceparent` \
          decides.",
     )
     .standard(&["OTEL_TRACES_SAMPLER_ARG"]),
-    Key::new(
+    SettingKey::new(
         "traces.headers",
-        Kind::List,
+        SettingType::List,
         Some(""),
         "Headers of requests to the collector, as name=value. Prefer the variable to the file.",
     )
     .secret()
     .standard(&["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"]),
-    Key::new("traces.service-name", Kind::Text, Some("anabranch"), "Name of the service in traces.")
+    SettingKey::new("traces.service-name", SettingType::Text, Some("anabranch"), "Name of the service in traces.")
         .standard(&["OTEL_SERVICE_NAME"]),
-    Key::new(
+    SettingKey::new(
         "traces.attributes",
-        Kind::List,
+        SettingType::List,
         Some(""),
         "Further attributes of the service in traces, as name=value: deployment.environment.name=production.",
     )
     .standard(&["OTEL_RESOURCE_ATTRIBUTES"]),
-    Key::new("install.allow-unsigned", Kind::Bool, Some("false"), "Whether unsigned plugins may be installed.")
-        .awaits(INSTALL),
-    Key::new("install.max-staleness", Kind::Duration { zero: true }, Some("168h"), "Maximum age of a plugin index.")
-        .awaits(INSTALL),
-    Key::new(
+    SettingKey::new(
+        "install.allow-unsigned",
+        SettingType::Bool,
+        Some("false"),
+        "Whether unsigned plugins may be installed.",
+    )
+    .awaits(INSTALL),
+    SettingKey::new(
+        "install.max-staleness",
+        SettingType::Duration { zero: true },
+        Some("168h"),
+        "Maximum age of a plugin index.",
+    )
+    .awaits(INSTALL),
+    SettingKey::new(
         "install.allow-stale-bundle",
-        Kind::Bool,
+        SettingType::Bool,
         Some("false"),
         "Whether a bundle with an outdated index may be \
                                                                        used.",
     )
     .awaits(INSTALL),
-    Key::new(
+    SettingKey::new(
         "preview.pipeline-arch-v2",
-        Kind::Bool,
+        SettingType::Bool,
         Some("false"),
         "Allow processors to return several records for one: split, clone, chunks of texts, lists that scripts return.",
     ),
-    Key::new(
+    SettingKey::new(
         "preview.pipeline-arch-v2-disable-metrics",
-        Kind::Bool,
+        SettingType::Bool,
         Some("false"),
         "Accepted because files of other services contain it.",
     )
     .idle("Anabranch has one architecture and always serves its metrics"),
-    Key::new("dev.enabled", Kind::Bool, Some("false"), "Reload pipeline files when they change.").alias("dev"),
-    Key::new("dev.json", Kind::Bool, Some("false"), "In development mode, print the log as JSON."),
-    Key::new("dev.cpuprofile", Kind::Path, None, "Path of a CPU profile to write.").awaits(DEV),
-    Key::new("dev.memprofile", Kind::Path, None, "Path of a memory profile to write.").awaits(DEV),
-    Key::new("dev.blockprofile", Kind::Path, None, "Path of a blocking profile to write.").awaits(DEV),
+    SettingKey::new("dev.enabled", SettingType::Bool, Some("false"), "Reload pipeline files when they change.")
+        .alias("dev"),
+    SettingKey::new("dev.json", SettingType::Bool, Some("false"), "In development mode, print the log as JSON."),
+    SettingKey::new("dev.cpuprofile", SettingType::Path, None, "Path of a CPU profile to write.").awaits(DEV),
+    SettingKey::new("dev.memprofile", SettingType::Path, None, "Path of a memory profile to write.").awaits(DEV),
+    SettingKey::new("dev.blockprofile", SettingType::Path, None, "Path of a blocking profile to write.").awaits(DEV),
 ];
 
 #[cfg(test)]

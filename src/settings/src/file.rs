@@ -10,12 +10,12 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
 use crate::codes;
-use crate::declaration::{KEYS, Key, Kind, REPLACED, find};
+use crate::declaration::{KEYS, REPLACED, SettingKey, SettingType, find};
 
 /// A setting in the file.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: &'static Key,
+pub(super) struct FileEntry {
+    pub(super) key: &'static SettingKey,
     pub(super) text: String,
     /// The value before the replacement of variables, if it contains any.
     pub(super) written: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct Entry {
 }
 
 /// Reads the file, with variables as in pipeline files. Unknown keys are warnings; all other problems are errors.
-pub(super) fn read(file: FileId, text: &str, variables: &dyn Variables) -> (Vec<Entry>, Diagnostics) {
+pub(super) fn read(file: FileId, text: &str, variables: &dyn Variables) -> (Vec<FileEntry>, Diagnostics) {
     let mut reading = Reading { file, entries: Vec::new(), findings: Diagnostics::new(), text, variables };
     match serde_saphyr::from_str::<Option<Spanned<Node>>>(text) {
         Ok(None) => {}
@@ -79,7 +79,7 @@ struct Reading<'a> {
     file: FileId,
     text: &'a str,
     variables: &'a dyn Variables,
-    entries: Vec<Entry>,
+    entries: Vec<FileEntry>,
     findings: Diagnostics,
 }
 
@@ -126,7 +126,7 @@ impl Reading<'_> {
             (Node::Scalar(text), Some(key)) => {
                 // Text settings keep the text as written if YAML would convert it to a number or a boolean, such as
                 // `no`.
-                let is_text = matches!(key.kind, Kind::Text | Kind::Path);
+                let is_text = matches!(key.kind, SettingType::Text | SettingType::Path);
                 let is_converted = matches!(text.as_str(), "true" | "false") || text.parse::<i128>().is_ok();
                 let written = self.text.get(span.start as usize..span.end as usize).map(str::trim);
                 let is_plain = |written: &&str| written.starts_with(|c: char| c.is_alphanumeric() || "+-.".contains(c));
@@ -137,12 +137,12 @@ impl Reading<'_> {
                 // As written, because a float does not hold every digit of an integer.
                 let written = self.text[span.start as usize..span.end as usize].trim();
                 // Text settings keep the text as written if YAML would convert it to a number, such as `.inf`.
-                let is_text = matches!(key.kind, Kind::Text | Kind::Path);
+                let is_text = matches!(key.kind, SettingType::Text | SettingType::Path);
                 let text =
                     if is_text || written.parse() == Ok(*value) { written.to_owned() } else { value.to_string() };
                 self.take(key, text, span);
             }
-            (Node::List(items), Some(key)) if matches!(key.kind, Kind::List) => {
+            (Node::List(items), Some(key)) if matches!(key.kind, SettingType::List) => {
                 let texts: Option<Vec<&str>> = items.iter().map(|i| i.value.scalar()).collect();
                 match texts {
                     Some(texts) => self.take(key, texts.join(","), span),
@@ -156,7 +156,7 @@ impl Reading<'_> {
         }
     }
 
-    fn take(&mut self, key: &'static Key, text: String, span: Span) {
+    fn take(&mut self, key: &'static SettingKey, text: String, span: Span) {
         match self.entries.iter().find(|e| e.key.name == key.name) {
             Some(first) => self.findings.push(
                 Diagnostic::error(codes::SERVICE_DUPLICATE_KEY, format!("{} is set twice", key.name))
@@ -164,7 +164,7 @@ impl Reading<'_> {
                     .with_related(first.span, "set here already"),
             ),
             None => match self.replaced(text, span) {
-                Ok((text, written)) => self.entries.push(Entry { key, text, written, span }),
+                Ok((text, written)) => self.entries.push(FileEntry { key, text, written, span }),
                 Err(findings) => self.findings.extend(findings),
             },
         }
@@ -336,7 +336,7 @@ pub(super) mod tests {
         }
     }
 
-    fn read(file: FileId, text: &str) -> (Vec<Entry>, Diagnostics) {
+    fn read(file: FileId, text: &str) -> (Vec<FileEntry>, Diagnostics) {
         super::read(file, text, &Nothing)
     }
 

@@ -3,7 +3,7 @@
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, Error};
 
-use crate::declaration::{KEYS, Kind};
+use crate::declaration::{KEYS, SettingType};
 
 /// Settings from flags. With `ALL`, help lists every setting; without it, only those that matter to commands that read
 /// pipelines but run nothing. All are accepted in both cases.
@@ -37,7 +37,7 @@ pub fn handed_down(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
         let Some(key) = KEYS.iter().find(|key| key.name == name) else { continue };
         // A separate value must not be parsed as a flag.
         let value = match key.kind {
-            Kind::Bool => None,
+            SettingType::Bool => None,
             _ if argument.contains('=') => None,
             _ => arguments.next(),
         };
@@ -69,18 +69,18 @@ impl<const ALL: bool> SettingFlags<ALL> {
                 .hide(!ALL && !OFFLINE.contains(&key.name))
                 .hide_short_help(key.has_no_effect());
             arg = match key.kind {
-                Kind::Bool => {
+                SettingType::Bool => {
                     arg.num_args(0..=1).require_equals(true).default_missing_value("true").value_name("true|false")
                 }
-                Kind::Choice(_) => arg.value_name("WORD"),
-                Kind::Path => arg.value_name("PATH").value_hint(clap::ValueHint::AnyPath),
-                Kind::Int { .. } => arg.value_name("N").allow_negative_numbers(true),
-                Kind::Bytes { .. } => arg.value_name("SIZE"),
-                Kind::Duration { .. } => arg.value_name("DURATION"),
-                Kind::List => arg.value_name("A,B"),
-                Kind::Address => arg.value_name("HOST:PORT"),
-                Kind::Share => arg.value_name("SHARE"),
-                Kind::Text => arg.value_name("TEXT"),
+                SettingType::Choice(_) => arg.value_name("WORD"),
+                SettingType::Path => arg.value_name("PATH").value_hint(clap::ValueHint::AnyPath),
+                SettingType::Int { .. } => arg.value_name("N").allow_negative_numbers(true),
+                SettingType::Bytes { .. } => arg.value_name("SIZE"),
+                SettingType::Duration { .. } => arg.value_name("DURATION"),
+                SettingType::List => arg.value_name("A,B"),
+                SettingType::Address => arg.value_name("HOST:PORT"),
+                SettingType::Share => arg.value_name("SHARE"),
+                SettingType::Text => arg.value_name("TEXT"),
             };
             if let Some(alias) = key.alias {
                 arg = arg.visible_alias(alias);

@@ -13,13 +13,13 @@ use anabranch_graph::plan::stage::Limits;
 use anabranch_plugin::arguments::{parse_bool, parse_bytes, parse_duration};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Files};
 use anabranch_plugin::host::LogLevel;
-use anabranch_process::files::{self, Unreadable};
+use anabranch_process::files::{self, UnreadableText};
 use anabranch_process::log::{LogFormat, LogSettings};
 use anabranch_record::near::did_you_mean;
 
 use crate::codes;
 use crate::credential::Credential;
-use crate::declaration::{ENVIRONMENT_PREFIX, KEYS, Key, Kind};
+use crate::declaration::{ENVIRONMENT_PREFIX, KEYS, SettingKey, SettingType};
 use crate::file;
 use crate::resolved::{Resolved, Source};
 use crate::settings::{
@@ -97,12 +97,12 @@ impl Layers<'_> {
         Ok((Settings { resolved, ..settings }, found))
     }
 
-    fn flag(&self, key: &Key) -> Option<String> {
+    fn flag(&self, key: &SettingKey) -> Option<String> {
         self.flags.iter().find(|(name, _)| *name == key.name).map(|(_, text)| text.clone())
     }
 
     /// Returns a variable if it is set and not empty.
-    fn variable(&self, key: &Key, findings: &mut Diagnostics) -> Option<String> {
+    fn variable(&self, key: &SettingKey, findings: &mut Diagnostics) -> Option<String> {
         let name = key.variable();
         let value = self.in_environment(&name)?;
         let text = value.to_str().map(str::to_owned);
@@ -118,7 +118,7 @@ impl Layers<'_> {
 
     /// Returns the value of a variable of another standard. Such a variable may be meant for other programs, so an
     /// unusable value is only a warning.
-    fn standard(&self, key: &Key, findings: &mut Diagnostics) -> Option<(&'static str, String)> {
+    fn standard(&self, key: &SettingKey, findings: &mut Diagnostics) -> Option<(&'static str, String)> {
         let (name, value) = key.standard.iter().find_map(|name| Some((*name, self.in_environment(name)?)))?;
         let problem = match value.to_str() {
             Some(text) => problem(key, text).map(|problem| problem.message).or_else(|| self.unfit(key, name, text)),
@@ -132,7 +132,7 @@ impl Layers<'_> {
         Some((name, value.to_str()?.to_owned()))
     }
 
-    fn entries(&self, path: &Path, required: bool, found: &mut SettingsFindings) -> Vec<file::Entry> {
+    fn entries(&self, path: &Path, required: bool, found: &mut SettingsFindings) -> Vec<file::FileEntry> {
         let name = path.display().to_string();
         match files::read_text(path, MAX_BYTES) {
             Ok(text) => {
@@ -141,11 +141,11 @@ impl Layers<'_> {
                 found.findings.extend(findings);
                 entries
             }
-            Err(Unreadable::Missing) if !required => Vec::new(),
+            Err(UnreadableText::Missing) if !required => Vec::new(),
             Err(error) => {
                 let finding = Diagnostic::error(codes::SERVICE_UNREADABLE, format!("cannot read {name}: {error}"));
                 found.findings.push(match error {
-                    Unreadable::Missing => finding.with_hint("`anabranch init` writes one"),
+                    UnreadableText::Missing => finding.with_hint("`anabranch init` writes one"),
                     _ => finding,
                 });
                 Vec::new()
@@ -155,7 +155,7 @@ impl Layers<'_> {
 
     /// Warns of variables whose names look like a setting, because they are probably misspelled.
     fn near_misses(&self, findings: &mut Diagnostics) {
-        let names: Vec<String> = KEYS.iter().map(Key::variable).collect();
+        let names: Vec<String> = KEYS.iter().map(SettingKey::variable).collect();
         for (name, _) in self.environment {
             let Some(name) = name.to_str().filter(|n| n.starts_with(ENVIRONMENT_PREFIX)) else { continue };
             if names.iter().any(|n| n == name) {
@@ -465,22 +465,24 @@ impl<'a> Checking<'a> {
     }
 }
 
-struct Problem {
+struct SettingProblem {
     message: String,
     hint: Option<String>,
 }
 
-fn problem(key: &Key, text: &str) -> Option<Problem> {
+fn problem(key: &SettingKey, text: &str) -> Option<SettingProblem> {
     let name = key.name;
     let shown = if key.secret { "the value" } else { text };
-    let plain = |message: String| Some(Problem { message, hint: None });
+    let plain = |message: String| Some(SettingProblem { message, hint: None });
     let text = text.trim();
     if text.is_empty() && key.default.is_some_and(|d| !d.is_empty()) {
         return plain(format!("{name} must not be empty"));
     }
     match key.kind {
-        Kind::Bool if parse_bool(text).is_none() => plain(format!("{name}: {shown:?} is neither true nor false")),
-        Kind::Int { min } => match text.parse::<i64>() {
+        SettingType::Bool if parse_bool(text).is_none() => {
+            plain(format!("{name}: {shown:?} is neither true nor false"))
+        }
+        SettingType::Int { min } => match text.parse::<i64>() {
             Ok(n) if n < min => plain(format!("{name}: {n} must be at least {min}")),
             Ok(_) => None,
             Err(error) if *error.kind() == IntErrorKind::PosOverflow => {
@@ -488,17 +490,17 @@ fn problem(key: &Key, text: &str) -> Option<Problem> {
             }
             Err(_) => plain(format!("{name}: {shown:?} is not an integer")),
         },
-        Kind::Bytes { min } => match parse_bytes(text) {
+        SettingType::Bytes { min } => match parse_bytes(text) {
             Some(n) if n < min => plain(format!("{name}: {text} must be at least {min} bytes")),
             Some(_) => None,
             None => plain(format!("{name}: {shown:?} is not a size (for example 1000, 64KiB or 8MB)")),
         },
-        Kind::Duration { zero } => match parse_duration(text) {
+        SettingType::Duration { zero } => match parse_duration(text) {
             Some(d) if d.is_zero() && !zero => plain(format!("{name} must be more than 0")),
             Some(_) => None,
             None => plain(format!("{name}: {shown:?} is not a duration (for example 100ms, 5s or 1h30m)")),
         },
-        Kind::Choice(words) if !words.contains(&text) => Some(Problem {
+        SettingType::Choice(words) if !words.contains(&text) => Some(SettingProblem {
             message: format!("{name}: {shown:?} is not one of {}", words.join(", ")),
             hint: match (name, text) {
                 ("db.type", "badger" | "sqlite") => {
@@ -507,7 +509,7 @@ fn problem(key: &Key, text: &str) -> Option<Problem> {
                 _ => did_you_mean(text, words.iter().copied()).map(|near| format!("did you mean {near}?")),
             },
         }),
-        Kind::Address if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) => {
+        SettingType::Address if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) => {
             let message = format!("{name}: {shown:?} is not an address (host:port)");
             let host = text.strip_suffix(':').unwrap_or(text);
             let hint = match (text.parse::<u16>(), host.is_empty() || host.contains([':', '/', ' '])) {
@@ -515,9 +517,9 @@ fn problem(key: &Key, text: &str) -> Option<Problem> {
                 (_, false) => Some(format!("write {host}:8080")),
                 _ => None,
             };
-            Some(Problem { message, hint })
+            Some(SettingProblem { message, hint })
         }
-        Kind::Share if parse_share(text).is_none() => {
+        SettingType::Share if parse_share(text).is_none() => {
             plain(format!("{name}: {shown:?} is not a share from 0 to 1 (for example 0.01 or 1/100)"))
         }
         _ => None,
@@ -586,7 +588,7 @@ mod tests {
             );
             assert_eq!(messages(&found), [said]);
         }
-        // A variable that all programs read is not meant for this one alone.
+        // A variable that all programs read may not be intended for this program.
         let (_, found) = resolve(&[], &[("OTEL_SERVICE_NAME", "x")], "").unwrap();
         assert_eq!(messages(&found), Vec::<String>::new());
     }

@@ -23,20 +23,20 @@ pub struct ApiSettings {
     pub identity: Option<Identity>,
     /// File with the certificate authorities that commands trust.
     pub authorities: Option<PathBuf>,
-    /// Whether the address is given with `https://`.
+    /// `true` if the address is given with `https://`.
     pub secure: bool,
-    /// Whether metrics need no token.
+    /// `true` if metrics need no token.
     pub open_metrics: bool,
     /// Origins of other sites whose pages may use the API.
     pub origins: Vec<Str>,
     /// Settings of the served schema registry; `None` = it is not served.
     pub schemas: Option<ServedSchemas>,
-    /// Whether the web interface is served.
+    /// `true` if the web interface is served.
     pub page: bool,
-    /// Whether the listener was configured, and not only enabled by default.
+    /// `true` if the listener was configured, and not only enabled by default.
     pub asked: bool,
-    /// Whether a flag or a variable of this command gives the address, which then names a specific service. Never true
-    /// for the unspecified address.
+    /// `true` if a flag or a variable of this command gives the address, which then names a specific service. Never
+    /// true for the unspecified address.
     pub named: bool,
 }
 
@@ -164,7 +164,7 @@ pub fn token_in(path: &Path) -> Result<Str, String> {
     }
 }
 
-/// Why a token that is not [`is_sendable`] is refused.
+/// Reason why a token that is not [`is_sendable`] is refused.
 pub(crate) const UNSENDABLE: &str =
     "a line break, or a character other than those of printable ASCII, which clients cannot send";
 

@@ -2,7 +2,7 @@
 
 use anabranch_plugin::diagnostic::Span;
 
-use crate::declaration::Key;
+use crate::declaration::SettingKey;
 
 /// The layer that a value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -22,7 +22,7 @@ pub enum Source {
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// The setting.
-    pub key: &'static Key,
+    pub key: &'static SettingKey,
     /// The value; `None` if there is none and no default.
     pub text: Option<String>,
     /// The layer of the value.

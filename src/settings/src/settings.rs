@@ -11,7 +11,8 @@ use crate::listener::ApiSettings;
 use crate::resolved::Resolved;
 use crate::traces::TraceSettings;
 
-/// The typed settings. Only [`Layers::resolve`](crate::Layers::resolve) builds them, so every value has passed its checks.
+/// The typed settings. Only [`Layers::resolve`](crate::Layers::resolve) builds them, so every value has passed its
+/// checks.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Path of the configuration file, whether or not it exists.
@@ -38,11 +39,11 @@ pub struct Settings {
     pub limits: Limits,
     /// How long a stop waits for records in flight; `None` = without a limit.
     pub shutdown_timeout: Option<Duration>,
-    /// Whether processors that split records, such as `split` and `clone`, are allowed.
+    /// `true` if processors that split records, such as `split` and `clone`, are allowed.
     pub arch_v2: bool,
-    /// Whether a running pipeline may be restarted to apply a change from a client.
+    /// `true` if a running pipeline may be restarted to apply a change from a client.
     pub live_restart: bool,
-    /// Whether saved pipeline files are applied.
+    /// `true` if saved pipeline files are applied.
     pub dev: bool,
     /// Every setting as text with the layer of its value, in the order of the declaration.
     pub resolved: Vec<Resolved>,
@@ -122,11 +123,11 @@ pub enum ConfluentLogin {
 pub struct PipelineSettings {
     /// A file or a directory.
     pub path: PathBuf,
-    /// Whether saved pipeline files are applied.
+    /// `true` if saved pipeline files are applied.
     pub watch: bool,
-    /// Whether a pipeline with warnings is refused like one with errors.
+    /// `true` if a pipeline with warnings is refused like one with errors.
     pub strict: bool,
-    /// Whether a degraded pipeline stops the service.
+    /// `true` if a degraded pipeline stops the service.
     pub exit_on_degraded: bool,
     /// Restarts of failed pipelines.
     pub recovery: RecoveryPolicy,
@@ -162,7 +163,7 @@ pub struct ProcessorSettings {
 /// Limits of HTTP requests of standalone processors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EgressSettings {
-    /// Whether requests are allowed.
+    /// `true` if requests are allowed.
     pub enabled: bool,
     /// The allowed hosts; empty = any.
     pub allow: Vec<String>,

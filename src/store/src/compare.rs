@@ -54,7 +54,7 @@ pub enum Action {
 
 /// One difference between the files and the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct ConfigurationChange {
     /// The pipeline.
     pub pipeline: Str,
     /// The changed entity.
@@ -63,7 +63,7 @@ pub struct Change {
     pub action: Action,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for ConfigurationChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.entity {
             Entity::Pipeline => f.write_str("the pipeline")?,
@@ -91,7 +91,7 @@ pub(super) struct Differences {
     pub(super) detached: Vec<(Str, Str)>,
     pub(super) attached: Vec<(Str, Str)>,
     /// The differences, for log lines and plans.
-    pub(super) changes: Vec<Change>,
+    pub(super) changes: Vec<ConfigurationChange>,
 }
 
 /// Compares all stored pipelines with the files.
@@ -119,7 +119,11 @@ pub(super) fn provision(mut stored: BTreeMap<Str, StoredPipeline>, provision: &P
             next.status = Status::Invalid;
         } else if provision.complete && !old.detached {
             next.detached = true;
-            found.changes.push(Change { pipeline: id, entity: Entity::Pipeline, action: Action::Detached });
+            found.changes.push(ConfigurationChange {
+                pipeline: id,
+                entity: Entity::Pipeline,
+                action: Action::Detached,
+            });
         }
         if next != old {
             found.puts.push(next);
@@ -137,12 +141,12 @@ pub(super) fn replace(old: Option<&StoredPipeline>, next: &StoredPipeline, at: M
 }
 
 /// Returns the differences of `new` from `old`, in the order in which they are reported.
-pub fn between(old: Option<&StoredPipeline>, new: &StoredPipeline) -> Vec<Change> {
+pub fn between(old: Option<&StoredPipeline>, new: &StoredPipeline) -> Vec<ConfigurationChange> {
     let differences = match old {
         None => vec![(Entity::Pipeline, Action::Created)],
         Some(old) => compare(old, new).1,
     };
-    let change = |(entity, action)| Change { pipeline: new.id.clone(), entity, action };
+    let change = |(entity, action)| ConfigurationChange { pipeline: new.id.clone(), entity, action };
     differences.into_iter().map(change).collect()
 }
 
@@ -165,7 +169,7 @@ impl Differences {
                 (Entity::Connector(id), Action::Attached) => self.attached.push((pipeline.clone(), id.clone())),
                 _ => {}
             }
-            self.changes.push(Change { pipeline: pipeline.clone(), entity, action });
+            self.changes.push(ConfigurationChange { pipeline: pipeline.clone(), entity, action });
         }
         if old != Some(&next) {
             self.puts.push(next);

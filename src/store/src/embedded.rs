@@ -10,10 +10,10 @@ use tokio::sync::{oneshot, watch};
 
 use crate::failure::Failure;
 use crate::file::StoreFile;
-use crate::letters::{Change, Which};
-use crate::owner::Holding;
-use crate::request::{Found, Read, Write, Written, fence, unavailable};
-use crate::tables::Failed;
+use crate::letters::{LetterChange, LetterSelection};
+use crate::owner::StoreOwnership;
+use crate::request::{Read, ReadResult, Write, WriteResult, fence, unavailable};
+use crate::tables::WriteFailure;
 use crate::{compare, tables};
 use reopenable::{CONTRADICTION, Open, ReopenableDatabase};
 
@@ -30,11 +30,11 @@ pub(super) struct Embedded {
 
 struct Shared {
     database: ReopenableDatabase,
-    queue: Mutex<Queue>,
+    queue: Mutex<LetterQueue>,
 }
 
 #[derive(Default)]
-struct Queue {
+struct LetterQueue {
     waiting: Vec<Pending>,
     /// True while a writer is active; it takes the writes that are added meanwhile.
     busy: bool,
@@ -42,7 +42,7 @@ struct Queue {
 
 struct Pending {
     write: Write,
-    done: oneshot::Sender<Result<Written, StoreError>>,
+    done: oneshot::Sender<Result<WriteResult, StoreError>>,
 }
 
 impl Embedded {
@@ -54,7 +54,7 @@ impl Embedded {
     }
 
     /// Returns a receiver of whether the file is the one that was opened.
-    pub(super) fn holding(&self) -> watch::Receiver<Holding> {
+    pub(super) fn holding(&self) -> watch::Receiver<StoreOwnership> {
         self.shared.database.holding()
     }
 
@@ -70,7 +70,7 @@ impl Embedded {
         self.shared.database.copy_to(draft).map_err(|failure| failure.error().to_string())
     }
 
-    pub(super) async fn read(&self, read: Read) -> Result<Found, StoreError> {
+    pub(super) async fn read(&self, read: Read) -> Result<ReadResult, StoreError> {
         let shared = self.shared.clone();
         let damaged = || StoreError::Damaged(CONTRADICTION.to_owned());
         tokio::task::spawn_blocking(move || caught(|| shared.read(&read)).unwrap_or_else(|| Err(damaged())))
@@ -78,7 +78,7 @@ impl Embedded {
             .map_err(unavailable)?
     }
 
-    pub(super) async fn write(&self, write: Write) -> Result<Written, StoreError> {
+    pub(super) async fn write(&self, write: Write) -> Result<WriteResult, StoreError> {
         let (done, outcome) = oneshot::channel();
         let idle = {
             let mut queue = self.shared.queue();
@@ -94,7 +94,7 @@ impl Embedded {
 }
 
 impl Shared {
-    fn read(&self, read: &Read) -> Result<Found, StoreError> {
+    fn read(&self, read: &Read) -> Result<ReadResult, StoreError> {
         for _ in 0..READS {
             let (found, repeat) = self
                 .database
@@ -111,7 +111,7 @@ impl Shared {
         Err(reopenable::earlier())
     }
 
-    fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
+    fn queue(&self) -> std::sync::MutexGuard<'_, LetterQueue> {
         // The queue is a list and a flag: a panic elsewhere leaves both usable.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +141,7 @@ impl Shared {
         }
     }
 
-    fn commit(&self, writes: Vec<Write>) -> Result<Vec<Result<Written, StoreError>>, Failure> {
+    fn commit(&self, writes: Vec<Write>) -> Result<Vec<Result<WriteResult, StoreError>>, Failure> {
         // A write to a file without a name would be lost, and another service may begin with another file.
         self.database.look()?;
         self.database.with(|open| {
@@ -159,33 +159,35 @@ impl Shared {
 /// Maximum number of attempts of a read if the database fails for another operation meanwhile.
 const READS: u32 = 3;
 
-fn find(open: &Open, read: &Read) -> Result<Found, StoreError> {
+fn find(open: &Open, read: &Read) -> Result<ReadResult, StoreError> {
     let transaction = open.database().begin_read().map_err(unavailable)?;
     match read {
-        Read::Pipelines => tables::pipelines(&transaction).map(Found::Pipelines),
+        Read::Pipelines => tables::pipelines(&transaction).map(ReadResult::Pipelines),
         Read::Marks(epoch) => {
             fence(epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
-            tables::marks(&transaction, tables::MARKS, &epoch.pipeline).map(Found::Marks)
+            tables::marks(&transaction, tables::MARKS, &epoch.pipeline).map(ReadResult::Marks)
         }
         Read::Receipts(epoch) => {
             fence(epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
-            tables::receipts(&transaction, &epoch.pipeline).map(Found::Receipts)
+            tables::receipts(&transaction, &epoch.pipeline).map(ReadResult::Receipts)
         }
-        Read::Positions(pipeline) => tables::marks(&transaction, tables::MARKS, pipeline).map(Found::Marks),
+        Read::Positions(pipeline) => tables::marks(&transaction, tables::MARKS, pipeline).map(ReadResult::Marks),
         Read::DetachedMarks(pipeline) => {
-            tables::marks(&transaction, tables::DETACHED_MARKS, pipeline).map(Found::Marks)
+            tables::marks(&transaction, tables::DETACHED_MARKS, pipeline).map(ReadResult::Marks)
         }
-        Read::Recall { space, keys } => memo::recall(&transaction, space, keys).map(Found::Recalled),
+        Read::Recall { space, keys } => memo::recall(&transaction, space, keys).map(ReadResult::Recalled),
         Read::Active { pipeline, connector } => {
-            tables::active(&transaction, pipeline, connector).map(|found| Found::Recalled(vec![found]))
+            tables::active(&transaction, pipeline, connector).map(|found| ReadResult::Recalled(vec![found]))
         }
-        Read::Letters { pipeline, question } => letters::answer(&transaction, pipeline, question).map(Found::Letters),
-        Read::Schemas(question) => schemas::answer(&transaction, question).map(Found::Schemas),
+        Read::Letters { pipeline, question } => {
+            letters::answer(&transaction, pipeline, question).map(ReadResult::Letters)
+        }
+        Read::Schemas(question) => schemas::answer(&transaction, question).map(ReadResult::Schemas),
     }
 }
 
 /// Runs several writes in one transaction. A fenced write changes nothing and does not affect the others.
-fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<Written, StoreError>>, redb::Error> {
+fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<WriteResult, StoreError>>, redb::Error> {
     let mut transaction = database.begin_write()?;
     // Cached results may be lost, so they do not have to wait for the disk.
     if writes.iter().all(|write| matches!(write, Write::Keep { .. })) {
@@ -196,8 +198,8 @@ fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<Written,
     for write in writes {
         match apply(&transaction, write) {
             Ok(written) => outcomes.push(Ok(written)),
-            Err(Failed::Alone(error)) => outcomes.push(Err(error)),
-            Err(Failed::Storage(error)) => {
+            Err(WriteFailure::Alone(error)) => outcomes.push(Err(error)),
+            Err(WriteFailure::Storage(error)) => {
                 // The abort may fail for the same reason, and its error says less.
                 let _ = transaction.abort();
                 return Err(error);
@@ -214,19 +216,19 @@ fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<Written,
     Ok(outcomes)
 }
 
-fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed> {
+fn apply(transaction: &WriteTransaction, write: Write) -> Result<WriteResult, WriteFailure> {
     match write {
         Write::Claim(pipeline) => {
             let mut epochs = transaction.open_table(tables::EPOCHS)?;
             let number = epochs.get(pipeline.as_str())?.map_or(0, |e| e.value()) + 1;
             epochs.insert(pipeline.as_str(), number)?;
-            Ok(Written::Epoch(Epoch { pipeline, number }))
+            Ok(WriteResult::Epoch(Epoch { pipeline, number }))
         }
         Write::Marks { epoch, moves, receipts } => {
             {
                 let epochs = transaction.open_table(tables::EPOCHS)?;
                 let theirs = epochs.get(epoch.pipeline.as_str())?.map_or(0, |e| e.value());
-                fence(&epoch, theirs).map_err(Failed::Alone)?;
+                fence(&epoch, theirs).map_err(WriteFailure::Alone)?;
             }
             let mut marks = transaction.open_table(tables::MARKS)?;
             for (lane, mark) in &moves {
@@ -241,55 +243,57 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<Written, Failed
                     table.insert(key, tables::encode(mark).as_slice())?;
                 }
             }
-            Ok(Written::Nothing)
+            Ok(WriteResult::Nothing)
         }
         Write::Status { pipeline, status } => {
             tables::set_status(transaction, &pipeline, status)?;
-            Ok(Written::Nothing)
+            Ok(WriteResult::Nothing)
         }
         Write::Provision(provision) => {
             let found = compare::provision(tables::take_pipelines(transaction)?, &provision);
-            tables::apply(transaction, found).map(Written::Changes)
+            tables::apply(transaction, found).map(WriteResult::Changes)
         }
         Write::Replace { pipeline, at } => {
             let stored = tables::take_pipelines(transaction)?;
             let found = compare::replace(stored.get(&pipeline.id), &pipeline, at);
-            tables::apply(transaction, found).map(Written::Changes)
+            tables::apply(transaction, found).map(WriteResult::Changes)
         }
         Write::Delete { pipeline } => {
             tables::delete(transaction, &pipeline)?;
-            letters::change(transaction, &pipeline, Change::Remove(Which::All))?;
-            Ok(Written::Nothing)
+            letters::change(transaction, &pipeline, LetterChange::Remove(LetterSelection::All))?;
+            Ok(WriteResult::Nothing)
         }
         Write::Keep { space, entries } => {
             memo::keep(transaction, &space, &entries, memo::BOUND)?;
-            Ok(Written::Nothing)
+            Ok(WriteResult::Nothing)
         }
         Write::Active { pipeline, connector, settings } => {
             let mut active = transaction.open_table(tables::ACTIVE)?;
             active.insert((pipeline.as_str(), connector.as_str()), &settings[..])?;
-            Ok(Written::Nothing)
+            Ok(WriteResult::Nothing)
         }
         Write::Forget { pipeline, connector } => {
             tables::forget(transaction, &pipeline, &connector)?;
-            Ok(Written::Nothing)
+            Ok(WriteResult::Nothing)
         }
-        Write::Letters { pipeline, change } => letters::change(transaction, &pipeline, change).map(Written::Letters),
-        Write::Schema { subject, text } => schemas::create(transaction, &subject, &text).map(Written::Schema),
+        Write::Letters { pipeline, change } => {
+            letters::change(transaction, &pipeline, change).map(WriteResult::Letters)
+        }
+        Write::Schema { subject, text } => schemas::create(transaction, &subject, &text).map(WriteResult::Schema),
         Write::DeleteSchemas { subject, versions, how } => {
             schemas::delete(transaction, &subject, &versions, how)?;
-            Ok(Written::Nothing)
+            Ok(WriteResult::Nothing)
         }
         Write::Level { subject, level } => {
             schemas::set_level(transaction, subject.as_ref(), level.as_ref())?;
-            Ok(Written::Nothing)
+            Ok(WriteResult::Nothing)
         }
         Write::Trial(bytes) => {
             // Replaces the data of an earlier trial, so that there is at most one. Zeros would take no space on some
             // file systems.
             let mut trial = transaction.open_table(tables::TRIAL)?;
             trial.insert_reserve((), bytes)?.as_mut().fill(0xa5);
-            Ok(Written::Nothing)
+            Ok(WriteResult::Nothing)
         }
     }
 }

@@ -58,11 +58,11 @@ const MOST_TRIAL_BYTES: usize = 64 << 20;
 /// The result of the last write; clones share it.
 #[derive(Clone, Default)]
 pub(super) struct LastWrite {
-    failed: Arc<Mutex<Option<Failed>>>,
+    failed: Arc<Mutex<Option<FailedWrite>>>,
 }
 
 /// A write that failed.
-struct Failed {
+struct FailedWrite {
     at: Instant,
     why: Failure,
     /// Its size in bytes, or the size of a larger write that failed before it.
@@ -96,7 +96,7 @@ impl LastWrite {
         let mut failed = self.lock();
         let bytes = failed.as_ref().map_or(bytes, |before| before.bytes.max(bytes));
         // Logged once: writes are repeated, and each caller reports its own failure.
-        if failed.replace(Failed { at: Instant::now(), why, bytes: bytes.max(TRIAL_BYTES) }).is_none() {
+        if failed.replace(FailedWrite { at: Instant::now(), why, bytes: bytes.max(TRIAL_BYTES) }).is_none() {
             tracing::warn!(%error, "a write of the state store failed");
         }
     }
@@ -109,7 +109,7 @@ impl LastWrite {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Failed>> {
+    fn lock(&self) -> MutexGuard<'_, Option<FailedWrite>> {
         // The value is replaced as a whole: a panic elsewhere leaves it usable.
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }

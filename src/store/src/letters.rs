@@ -83,7 +83,7 @@ pub fn nanos(at: SystemTime) -> u64 {
 
 /// A dead letter that was replayed, with the result.
 #[derive(Clone, Debug)]
-pub struct Settled {
+pub struct ReplayedLetter {
     /// Its number.
     pub number: u64,
     /// The copies that failed again. If there are none, the dead letter is removed. The first replaces it, others are
@@ -93,7 +93,7 @@ pub struct Settled {
 
 /// Selection of dead letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Which {
+pub enum LetterSelection {
     /// All dead letters of the pipeline.
     All,
     /// Dead letters with these numbers; missing ones are ignored.
@@ -104,30 +104,30 @@ pub enum Which {
 
 /// A change of the dead letters of a pipeline.
 #[derive(Clone, Debug)]
-pub(crate) enum Change {
+pub(crate) enum LetterChange {
     /// Removes dead letters older than `oldest`, then stores dead letters as far as the limits allow.
     Keep { letters: Vec<StoredLetter>, bounds: LetterBounds, oldest: u64 },
     /// Applies the result of a replay.
-    Settle(Vec<Settled>),
+    Settle(Vec<ReplayedLetter>),
     /// Removes dead letters.
-    Remove(Which),
+    Remove(LetterSelection),
 }
 
-impl Change {
+impl LetterChange {
     /// Returns the approximate number of bytes written.
     pub(crate) fn weight(&self) -> usize {
         let of = |letters: &[StoredLetter]| letters.iter().map(StoredLetter::encoded_len).sum::<usize>();
         match self {
-            Change::Keep { letters, .. } => of(letters),
-            Change::Settle(settled) => settled.iter().map(|one| of(&one.copies)).sum(),
-            Change::Remove(_) => 0,
+            LetterChange::Keep { letters, .. } => of(letters),
+            LetterChange::Settle(settled) => settled.iter().map(|one| of(&one.copies)).sum(),
+            LetterChange::Remove(_) => 0,
         }
     }
 }
 
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changed {
+pub(crate) struct LetterChangeResult {
     /// Number of the given dead letters that were stored.
     pub(crate) kept: usize,
     /// Why the others were refused.
@@ -147,7 +147,7 @@ pub(crate) fn refused(bounds: &LetterBounds, count: u64, bytes: u64, weight: u64
 
 /// A query of the dead letters of a pipeline.
 #[derive(Clone, Debug)]
-pub(crate) enum Question {
+pub(crate) enum LetterQuery {
     /// The newest dead letters below a number, newest first.
     Below { number: u64, most: usize },
     /// The existing dead letters with these numbers, in this order.
@@ -160,7 +160,7 @@ pub(crate) enum Question {
 pub(crate) const ANSWER_BYTES: usize = 8 << 20;
 
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum LetterAnswer {
     Letters(Vec<(u64, StoredLetter)>),
     Totals(LetterTotals),
 }

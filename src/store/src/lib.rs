@@ -37,13 +37,13 @@ mod schemas;
 mod store;
 mod tables;
 
-pub use compare::{Action, Change, Entity, Provision, between};
+pub use compare::{Action, ConfigurationChange, Entity, Provision, between};
 pub use entity::{
     Moment, Origin, Status, StopReason, StoredConnector, StoredDeadLetter, StoredPipeline, StoredProcessor,
     StoredSetting,
 };
 pub use error::OpenError;
 pub use meter::{OperationNumbers, StoreNumbers};
-pub use owner::{Holding, Owner};
-pub use schemas::{Deletion, Document, Entry, Reference};
+pub use owner::{Owner, StoreOwnership};
+pub use schemas::{Deletion, Reference, SchemaDocument, SchemaEntry};
 pub use store::{Backup, BackupError, Store, path_of};

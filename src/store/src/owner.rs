@@ -67,7 +67,7 @@ impl fmt::Display for Owner {
 
 /// Whether this process may run pipelines with the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Holding {
+pub enum StoreOwnership {
     /// It owns the store.
     Held,
     /// The connection that proves ownership is lost. Another service may own the store soon: nothing is read or written
@@ -79,12 +79,12 @@ pub enum Holding {
     Gone(String),
 }
 
-impl Holding {
+impl StoreOwnership {
     /// Returns why pipelines must not run; `None` if they may.
     pub fn refusal(&self) -> Option<&str> {
         match self {
-            Holding::Held => None,
-            Holding::Paused(why) | Holding::Taken(why) | Holding::Gone(why) => Some(why),
+            StoreOwnership::Held => None,
+            StoreOwnership::Paused(why) | StoreOwnership::Taken(why) | StoreOwnership::Gone(why) => Some(why),
         }
     }
 }

@@ -27,8 +27,8 @@ use anabranch_settings::PostgresDatabase;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
-use crate::owner::{Holding, Owner};
-use crate::request::{Found, Read, Write, Written};
+use crate::owner::{Owner, StoreOwnership};
+use crate::request::{Read, ReadResult, Write, WriteResult};
 use connection::{Address, is_passing};
 pub(crate) use owner::Ownership;
 use session::{Client, Failure, Session};
@@ -104,9 +104,9 @@ pub(super) enum TakeError {
 }
 
 enum Request {
-    Read(Read, oneshot::Sender<Result<Found, StoreError>>),
-    Write(Write, oneshot::Sender<Result<Written, StoreError>>),
-    Held(watch::Receiver<Holding>),
+    Read(Read, oneshot::Sender<Result<ReadResult, StoreError>>),
+    Write(Write, oneshot::Sender<Result<WriteResult, StoreError>>),
+    Held(watch::Receiver<StoreOwnership>),
 }
 
 /// A handle; clones share it. The connection closes when the last clone is dropped.
@@ -148,20 +148,20 @@ impl Postgres {
         Ok(Postgres { requests })
     }
 
-    pub(super) async fn read(&self, read: Read) -> Result<Found, StoreError> {
+    pub(super) async fn read(&self, read: Read) -> Result<ReadResult, StoreError> {
         let (done, found) = oneshot::channel();
         self.ask(Request::Read(read, done))?;
         found.await.map_err(|_| gone())?
     }
 
-    pub(super) async fn write(&self, write: Write) -> Result<Written, StoreError> {
+    pub(super) async fn write(&self, write: Write) -> Result<WriteResult, StoreError> {
         let (done, written) = oneshot::channel();
         self.ask(Request::Write(write, done))?;
         written.await.map_err(|_| gone())?
     }
 
     /// Sets the ownership to observe: writes are abandoned once this process does not own the store any more.
-    pub(super) fn held(&self, holding: watch::Receiver<Holding>) {
+    pub(super) fn held(&self, holding: watch::Receiver<StoreOwnership>) {
         // If the thread has ended, nothing is written.
         let _ = self.requests.send(Request::Held(holding));
     }
@@ -183,7 +183,7 @@ struct ConnectionTask {
     /// When and why the server was last found unreachable; `None` while it answers.
     away: Option<(Instant, String)>,
     /// Whether this process owns the store; `None` if it only reads.
-    holding: Option<watch::Receiver<Holding>>,
+    holding: Option<watch::Receiver<StoreOwnership>>,
 }
 
 impl ConnectionTask {
@@ -250,7 +250,7 @@ impl ConnectionTask {
         Ok((table, session.insert(live).client()))
     }
 
-    async fn write(&mut self, requests: Vec<(Write, oneshot::Sender<Result<Written, StoreError>>)>) {
+    async fn write(&mut self, requests: Vec<(Write, oneshot::Sender<Result<WriteResult, StoreError>>)>) {
         if requests.is_empty() {
             return;
         }
@@ -286,7 +286,7 @@ impl ConnectionTask {
         }
     }
 
-    async fn transact(&mut self, writes: &[Write]) -> Result<Vec<Result<Written, StoreError>>, Failure> {
+    async fn transact(&mut self, writes: &[Write]) -> Result<Vec<Result<WriteResult, StoreError>>, Failure> {
         let (table, client) = self.connected().await?;
         let transaction = client.transaction().await?;
         let outcomes = table.apply(&transaction, writes).await?;
@@ -294,7 +294,7 @@ impl ConnectionTask {
         Ok(outcomes)
     }
 
-    async fn read(&mut self, read: &Read) -> Result<Found, StoreError> {
+    async fn read(&mut self, read: &Read) -> Result<ReadResult, StoreError> {
         let mut attempts = Attempts::new();
         loop {
             let found = match self.connected().await {
@@ -347,9 +347,10 @@ impl ConnectionTask {
 }
 
 /// Waits until another process may own the store. Returns the reason.
-async fn lost(holding: Option<&mut watch::Receiver<Holding>>) -> String {
+async fn lost(holding: Option<&mut watch::Receiver<StoreOwnership>>) -> String {
     let Some(holding) = holding else { return pending().await };
-    let lost = holding.wait_for(|holding| matches!(holding, Holding::Paused(_) | Holding::Taken(_))).await;
+    let lost =
+        holding.wait_for(|holding| matches!(holding, StoreOwnership::Paused(_) | StoreOwnership::Taken(_))).await;
     match lost.ok().and_then(|lost| lost.refusal().map(str::to_owned)) {
         Some(why) => why,
         None => pending().await,

@@ -8,7 +8,7 @@ use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use bytes::Bytes;
 
-use crate::compare::{Change, Provision};
+use crate::compare::{ConfigurationChange, Provision};
 use crate::entity::{Moment, Status, StoredPipeline};
 use crate::schemas::Deletion;
 use crate::{letters, schemas};
@@ -63,7 +63,7 @@ pub(crate) enum Write {
     },
     Letters {
         pipeline: Str,
-        change: letters::Change,
+        change: letters::LetterChange,
     },
     /// Writes this number of bytes and removes them again.
     Trial(usize),
@@ -94,12 +94,12 @@ impl Write {
 }
 
 #[derive(Debug)]
-pub(crate) enum Written {
+pub(crate) enum WriteResult {
     Nothing,
     Epoch(Epoch),
-    Changes(Vec<Change>),
+    Changes(Vec<ConfigurationChange>),
     Schema(Schema),
-    Letters(letters::Changed),
+    Letters(letters::LetterChangeResult),
 }
 
 /// A read.
@@ -119,21 +119,21 @@ pub(crate) enum Read {
         pipeline: Str,
         connector: Str,
     },
-    Schemas(schemas::Question),
+    Schemas(schemas::SchemaQuery),
     Letters {
         pipeline: Str,
-        question: letters::Question,
+        question: letters::LetterQuery,
     },
 }
 
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum ReadResult {
     Pipelines(Vec<StoredPipeline>),
     Marks(BTreeMap<LaneId, Mark>),
     Receipts(Vec<Receipt>),
     Recalled(Vec<Option<Bytes>>),
-    Schemas(schemas::Answer),
-    Letters(letters::Answer),
+    Schemas(schemas::SchemaAnswer),
+    Letters(letters::LetterAnswer),
 }
 
 pub(crate) fn fence(epoch: &Epoch, theirs: u64) -> Result<(), StoreError> {

@@ -8,9 +8,9 @@ use anabranch_plugin::state::StoreError;
 use anabranch_record::text::Str;
 use serde::{Deserialize, Serialize};
 
-/// A query of schemas. Texts have the form of [`Document::stored`].
+/// A query of schemas. Texts have the form of [`SchemaDocument::stored`].
 #[derive(Clone, Debug)]
-pub(crate) enum Question {
+pub(crate) enum SchemaQuery {
     Version(Str, SchemaVersion),
     Definition(SchemaId),
     Versions(Str),
@@ -26,23 +26,23 @@ pub(crate) enum Question {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum SchemaAnswer {
     Schema(Option<Arc<Schema>>),
     Definition(Option<Arc<Definition>>),
     /// Empty if the subject does not exist.
-    Versions(Vec<Entry>),
+    Versions(Vec<SchemaEntry>),
     /// Sorted; the flag is true if all versions of the subject are deleted.
     Subjects(Vec<(Str, bool)>),
     Id(Option<SchemaId>),
     /// By subject, then version.
-    Uses(Vec<(Str, Entry)>),
+    Uses(Vec<(Str, SchemaEntry)>),
     Definitions(Vec<Definition>),
     Level(Option<Str>),
 }
 
 /// A version of a subject, without its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct SchemaEntry {
     /// The version number.
     pub version: SchemaVersion,
     /// The id of its text.
@@ -74,7 +74,7 @@ pub struct Reference {
 
 /// The text of a schema, and its references.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Document {
+pub struct SchemaDocument {
     /// The text as it was registered.
     pub text: Str,
     /// The schemas that it refers to.
@@ -83,10 +83,10 @@ pub struct Document {
     pub whole: Str,
 }
 
-impl Document {
+impl SchemaDocument {
     /// Creates a document without references.
     pub fn alone(text: Str) -> Self {
-        Document { whole: text.clone(), text, references: Vec::new() }
+        SchemaDocument { whole: text.clone(), text, references: Vec::new() }
     }
 
     /// Encodes the document as one text: equal texts are the same schema. The separator is a zero byte, which no part
@@ -103,11 +103,11 @@ impl Document {
     pub(crate) fn of_stored(stored: &Str) -> Result<Self, StoreError> {
         let mut parts = stored.splitn(3, '\0');
         let (Some(text), Some(references), Some(whole)) = (parts.next(), parts.next(), parts.next()) else {
-            return Ok(Document::alone(stored.clone()));
+            return Ok(SchemaDocument::alone(stored.clone()));
         };
         let references = serde_json::from_str(references)
             .map_err(|_| StoreError::Damaged("the references of a schema cannot be read".to_owned()))?;
-        Ok(Document { text: text.into(), references, whole: whole.into() })
+        Ok(SchemaDocument { text: text.into(), references, whole: whole.into() })
     }
 }
 
@@ -125,13 +125,13 @@ mod tests {
 
     #[test]
     fn documents_are_stored_in_one_piece() {
-        let alone = Document::alone("\"int\"".into());
+        let alone = SchemaDocument::alone("\"int\"".into());
         assert_eq!(alone.stored().unwrap(), alone.text);
         let references = vec![Reference { name: "a.b".into(), subject: "s".into(), version: 3 }];
-        let document = Document { text: "\"a.b\"".into(), references, whole: "{}".into() };
+        let document = SchemaDocument { text: "\"a.b\"".into(), references, whole: "{}".into() };
         for document in [alone, document] {
-            assert_eq!(Document::of_stored(&document.stored().unwrap()).unwrap(), document);
+            assert_eq!(SchemaDocument::of_stored(&document.stored().unwrap()).unwrap(), document);
         }
-        assert!(Document::of_stored(&"a\0b\0c".into()).is_err());
+        assert!(SchemaDocument::of_stored(&"a\0b\0c".into()).is_err());
     }
 }

@@ -22,16 +22,16 @@ use tokio::time::{Instant, timeout};
 pub use backup::{Backup, BackupError, path_of};
 
 use self::letters::Evictions;
-use crate::compare::{Change, Provision};
+use crate::compare::{ConfigurationChange, Provision};
 use crate::embedded::Embedded;
 use crate::entity::{Moment, Status, StoredPipeline};
 use crate::failure::{LastWrite, WriteHealth};
 use crate::form;
 use crate::meter::{Meter, StoreNumbers};
-use crate::owner::Holding;
+use crate::owner::StoreOwnership;
 #[cfg(feature = "postgres")]
 use crate::postgres::{Ownership, Postgres};
-use crate::request::{Found, Read, Write, Written, contradiction};
+use crate::request::{Read, ReadResult, Write, WriteResult, contradiction};
 
 /// Time limit of [`Store::check`].
 const ANSWER: Duration = Duration::from_secs(5);
@@ -43,7 +43,7 @@ pub struct Store {
     last_write: LastWrite,
     meter: Meter,
     evictions: Evictions,
-    holding: watch::Receiver<Holding>,
+    holding: watch::Receiver<StoreOwnership>,
     /// The session that proves that this process owns a store in PostgreSQL.
     #[cfg(feature = "postgres")]
     ownership: Option<Arc<Ownership>>,
@@ -65,9 +65,9 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be written; nothing was changed.
-    pub async fn provision(&self, provision: Provision) -> Result<Vec<Change>, StoreError> {
+    pub async fn provision(&self, provision: Provision) -> Result<Vec<ConfigurationChange>, StoreError> {
         match self.write(Write::Provision(provision)).await? {
-            Written::Changes(changes) => Ok(changes),
+            WriteResult::Changes(changes) => Ok(changes),
             other => Err(contradiction(&other)),
         }
     }
@@ -77,9 +77,9 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be written; nothing was changed.
-    pub async fn replace(&self, pipeline: StoredPipeline) -> Result<Vec<Change>, StoreError> {
+    pub async fn replace(&self, pipeline: StoredPipeline) -> Result<Vec<ConfigurationChange>, StoreError> {
         match self.write(Write::Replace { pipeline: Box::new(pipeline), at: Moment::now() }).await? {
-            Written::Changes(changes) => Ok(changes),
+            WriteResult::Changes(changes) => Ok(changes),
             other => Err(contradiction(&other)),
         }
     }
@@ -146,7 +146,7 @@ impl Store {
     /// The store cannot be read or is damaged.
     pub async fn pipelines(&self) -> Result<Vec<StoredPipeline>, StoreError> {
         match self.read(Read::Pipelines).await? {
-            Found::Pipelines(pipelines) => Ok(pipelines),
+            ReadResult::Pipelines(pipelines) => Ok(pipelines),
             other => Err(contradiction(&other)),
         }
     }
@@ -193,7 +193,7 @@ impl Store {
 
     async fn marks(&self, read: Read) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
         match self.read(read).await? {
-            Found::Marks(marks) => Ok(marks),
+            ReadResult::Marks(marks) => Ok(marks),
             other => Err(contradiction(&other)),
         }
     }
@@ -204,7 +204,7 @@ impl Store {
         tokio::task::spawn_blocking(move || meter.numbers(works)).await.ok()
     }
 
-    async fn read(&self, read: Read) -> Result<Found, StoreError> {
+    async fn read(&self, read: Read) -> Result<ReadResult, StoreError> {
         let since = Instant::now();
         let found = match &self.backend {
             Backend::Embedded(embedded) => embedded.read(read).await,
@@ -216,7 +216,7 @@ impl Store {
     }
 
     /// Returns a receiver of whether this process may run pipelines with the store.
-    pub fn holding(&self) -> watch::Receiver<Holding> {
+    pub fn holding(&self) -> watch::Receiver<StoreOwnership> {
         self.holding.clone()
     }
 
@@ -240,7 +240,7 @@ impl Store {
 
     /// Returns the same store with a given holding, for tests.
     #[must_use]
-    pub fn held_by(self, holding: watch::Receiver<Holding>) -> Store {
+    pub fn held_by(self, holding: watch::Receiver<StoreOwnership>) -> Store {
         #[cfg(feature = "postgres")]
         if let Backend::Postgres(postgres) = &self.backend {
             postgres.held(holding.clone());
@@ -248,8 +248,8 @@ impl Store {
         Store { holding, ..self }
     }
 
-    async fn write(&self, write: Write) -> Result<Written, StoreError> {
-        if let Holding::Paused(why) | Holding::Taken(why) = &*self.holding.borrow() {
+    async fn write(&self, write: Write) -> Result<WriteResult, StoreError> {
+        if let StoreOwnership::Paused(why) | StoreOwnership::Taken(why) = &*self.holding.borrow() {
             return Err(StoreError::Unavailable(why.clone().into()));
         }
         // A write that does not have to be durable may succeed even if others fail.
@@ -275,7 +275,7 @@ impl Store {
 impl StateStore for Store {
     async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
         match self.write(Write::Claim(pipeline.clone())).await? {
-            Written::Epoch(epoch) => Ok(epoch),
+            WriteResult::Epoch(epoch) => Ok(epoch),
             other => Err(contradiction(&other)),
         }
     }
@@ -286,7 +286,7 @@ impl StateStore for Store {
 
     async fn receipts(&self, epoch: &Epoch) -> Result<Vec<Receipt>, StoreError> {
         match self.read(Read::Receipts(epoch.clone())).await? {
-            Found::Receipts(receipts) => Ok(receipts),
+            ReadResult::Receipts(receipts) => Ok(receipts),
             other => Err(contradiction(&other)),
         }
     }
@@ -319,7 +319,7 @@ impl LetterStore for Store {
 impl ResultCache for Store {
     async fn recall(&self, space: &str, keys: &[ResultKey]) -> Result<Vec<Option<Bytes>>, StoreError> {
         match self.read(Read::Recall { space: space.into(), keys: keys.to_vec() }).await? {
-            Found::Recalled(found) => Ok(found),
+            ReadResult::Recalled(found) => Ok(found),
             other => Err(contradiction(&other)),
         }
     }
@@ -334,7 +334,7 @@ impl ActiveSettings for Store {
     async fn active(&self, pipeline: &Str, connector: &Str) -> Result<Option<Bytes>, StoreError> {
         let read = Read::Active { pipeline: pipeline.clone(), connector: connector.clone() };
         match self.read(read).await? {
-            Found::Recalled(found) => Ok(found.into_iter().flatten().next()),
+            ReadResult::Recalled(found) => Ok(found.into_iter().flatten().next()),
             other => Err(contradiction(&other)),
         }
     }

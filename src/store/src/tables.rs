@@ -9,20 +9,20 @@ use anabranch_record::text::Str;
 use bytes::Bytes;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 
-use crate::compare::{Change, Differences};
+use crate::compare::{ConfigurationChange, Differences};
 use crate::entity::{Status, StoredPipeline};
 use crate::request::unavailable;
 
 /// Why a write failed: `Alone` if only this write failed before it changed anything, `Storage` if the whole store
 /// failed.
-pub(crate) enum Failed {
+pub(crate) enum WriteFailure {
     Alone(StoreError),
     Storage(redb::Error),
 }
 
-impl<E: Into<redb::Error>> From<E> for Failed {
+impl<E: Into<redb::Error>> From<E> for WriteFailure {
     fn from(error: E) -> Self {
-        Failed::Storage(error.into())
+        WriteFailure::Storage(error.into())
     }
 }
 
@@ -155,22 +155,22 @@ pub(super) fn understand(id: &str, json: &[u8]) -> Result<StoredPipeline, StoreE
 }
 
 /// Returns all stored pipelines by id.
-pub(super) fn take_pipelines(transaction: &WriteTransaction) -> Result<BTreeMap<Str, StoredPipeline>, Failed> {
+pub(super) fn take_pipelines(transaction: &WriteTransaction) -> Result<BTreeMap<Str, StoredPipeline>, WriteFailure> {
     let mut pipelines = BTreeMap::new();
     for entry in transaction.open_table(PIPELINES)?.iter()? {
         let (key, value) = entry?;
-        pipelines.insert(key.value().into(), understand(key.value(), value.value()).map_err(Failed::Alone)?);
+        pipelines.insert(key.value().into(), understand(key.value(), value.value()).map_err(WriteFailure::Alone)?);
     }
     Ok(pipelines)
 }
 
-pub(super) fn put_pipeline(transaction: &WriteTransaction, pipeline: &StoredPipeline) -> Result<(), Failed> {
+pub(super) fn put_pipeline(transaction: &WriteTransaction, pipeline: &StoredPipeline) -> Result<(), WriteFailure> {
     let json = serde_json::to_vec(pipeline).map_err(|e| redb::Error::Corrupted(e.to_string()))?;
     transaction.open_table(PIPELINES)?.insert(pipeline.id.as_str(), json.as_slice())?;
     Ok(())
 }
 
-pub(super) fn set_status(transaction: &WriteTransaction, id: &str, status: Status) -> Result<(), Failed> {
+pub(super) fn set_status(transaction: &WriteTransaction, id: &str, status: Status) -> Result<(), WriteFailure> {
     change_pipeline(transaction, id, |pipeline| pipeline.status = status)
 }
 
@@ -178,10 +178,10 @@ fn change_pipeline(
     transaction: &WriteTransaction,
     id: &str,
     change: impl FnOnce(&mut StoredPipeline),
-) -> Result<(), Failed> {
+) -> Result<(), WriteFailure> {
     let stored = transaction.open_table(PIPELINES)?.get(id)?.map(|v| v.value().to_vec());
     if let Some(json) = stored {
-        let mut pipeline = understand(id, &json).map_err(Failed::Alone)?;
+        let mut pipeline = understand(id, &json).map_err(WriteFailure::Alone)?;
         change(&mut pipeline);
         put_pipeline(transaction, &pipeline)?;
     }
@@ -189,7 +189,10 @@ fn change_pipeline(
 }
 
 /// Applies the differences to the store.
-pub(super) fn apply(transaction: &WriteTransaction, found: Differences) -> Result<Vec<Change>, Failed> {
+pub(super) fn apply(
+    transaction: &WriteTransaction,
+    found: Differences,
+) -> Result<Vec<ConfigurationChange>, WriteFailure> {
     for (pipeline, connector) in &found.detached {
         move_marks(transaction, pipeline, connector, MARKS, DETACHED_MARKS)?;
     }
@@ -205,7 +208,7 @@ pub(super) fn apply(transaction: &WriteTransaction, found: Differences) -> Resul
 /// Deletes everything that is stored of a pipeline. The number of its latest claim stays: a run that hangs must not own
 /// the marks of a pipeline that is created with the same id. Marks of a beginning stay: a destination may have marks of
 /// the generation before.
-pub(super) fn delete(transaction: &WriteTransaction, pipeline: &str) -> Result<(), Failed> {
+pub(super) fn delete(transaction: &WriteTransaction, pipeline: &str) -> Result<(), WriteFailure> {
     transaction.open_table(PIPELINES)?.remove(pipeline)?;
     let is_beginning = |mark: &[u8]| decode(mark).is_some_and(|mark| mark.is_beginning());
     transaction.open_table(MARKS)?.retain(|(owner, ..), mark| owner != pipeline || is_beginning(mark))?;
@@ -216,7 +219,7 @@ pub(super) fn delete(transaction: &WriteTransaction, pipeline: &str) -> Result<(
 }
 
 /// Removes a connector that is set aside.
-pub(super) fn forget(transaction: &WriteTransaction, pipeline: &str, connector: &str) -> Result<(), Failed> {
+pub(super) fn forget(transaction: &WriteTransaction, pipeline: &str, connector: &str) -> Result<(), WriteFailure> {
     change_pipeline(transaction, pipeline, |stored| stored.forget(connector))?;
     transaction.open_table(ACTIVE)?.remove((pipeline, connector))?;
     let mut marks = transaction.open_table(DETACHED_MARKS)?;
@@ -234,7 +237,7 @@ pub(super) fn move_marks(
     connector: &str,
     from: Marks,
     to: Marks,
-) -> Result<(), Failed> {
+) -> Result<(), WriteFailure> {
     let mut from = transaction.open_table(from)?;
     let mut to = transaction.open_table(to)?;
     let mut partitions = Vec::new();

@@ -1,8 +1,8 @@
 //! Trials: runs of a plan without side effects. Sources and destinations are passed in, no position is stored, and
 //! nothing is acknowledged.
 //!
-//! [`testing`] runs the tests of pipelines, [`synthetic`] tries pipelines with records made up for them, [`tap`], [`watch`]
-//! and [`trace`] show what becomes of records, and [`lines`] and [`output`] connect a trial to standard streams.
+//! [`testing`] runs the tests of pipelines, [`synthetic`] runs pipelines with synthetic records, [`tap`], [`watch`]
+//! and [`trace`] show the results of records, and [`lines`] and [`output`] connect a trial to standard streams.
 //!
 //! ```
 //! use anabranch_graph::plan::CompileOptions;

@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use crate::codes;
-use crate::output::Letters;
+use crate::output::DeadLetterOutput;
 use crate::stamp::Stamp;
 
 /// Bytes of one read of the stream.
@@ -33,21 +33,21 @@ const WAITING: usize = 4;
 pub type Stream = Box<dyn std::io::Read + Send>;
 
 /// The source. It can be opened only once: a stream has no positions.
-pub struct Lines {
+pub struct StreamLines {
     stream: Mutex<Option<Stream>>,
     stamp: Stamp,
-    letters: Arc<Letters>,
+    letters: Arc<DeadLetterOutput>,
 }
 
-impl Lines {
+impl StreamLines {
     /// Creates a source from a stream; invalid lines go to `letters`.
-    pub fn new(stream: Stream, stamp: Stamp, letters: Arc<Letters>) -> Self {
-        Lines { stream: Mutex::new(Some(stream)), stamp, letters }
+    pub fn new(stream: Stream, stamp: Stamp, letters: Arc<DeadLetterOutput>) -> Self {
+        StreamLines { stream: Mutex::new(Some(stream)), stamp, letters }
     }
 }
 
 #[async_trait]
-impl Source for Lines {
+impl Source for StreamLines {
     fn catches_up(&self) -> bool {
         true
     }
@@ -89,7 +89,7 @@ enum Line {
 struct LineReader {
     blocks: mpsc::Receiver<Block>,
     waiting: VecDeque<Line>,
-    letters: Arc<Letters>,
+    letters: Arc<DeadLetterOutput>,
 }
 
 #[async_trait]

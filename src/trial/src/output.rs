@@ -96,15 +96,15 @@ impl Writer for RecordsWriter {
 }
 
 /// The output of dead letters.
-pub struct Letters {
+pub struct DeadLetterOutput {
     sink: Mutex<Sink>,
     written: AtomicU64,
 }
 
-impl Letters {
+impl DeadLetterOutput {
     /// Creates an output that writes dead letters to a stream.
     pub fn new(sink: Sink) -> Self {
-        Letters { sink: Mutex::new(sink), written: AtomicU64::new(0) }
+        DeadLetterOutput { sink: Mutex::new(sink), written: AtomicU64::new(0) }
     }
 
     /// Returns the number of dead letters so far.
@@ -138,8 +138,8 @@ impl Letters {
     }
 }
 
-/// [`Letters`] as a destination.
-pub struct LettersDestination(pub Arc<Letters>);
+/// [`DeadLetterOutput`] as a destination.
+pub struct LettersDestination(pub Arc<DeadLetterOutput>);
 
 #[async_trait]
 impl Destination for LettersDestination {
@@ -152,7 +152,7 @@ impl Destination for LettersDestination {
     }
 }
 
-struct LettersWriter(Arc<Letters>);
+struct LettersWriter(Arc<DeadLetterOutput>);
 
 #[async_trait]
 impl Writer for LettersWriter {

@@ -37,7 +37,7 @@ pub fn registry(settings: &Settings) -> Result<Arc<dyn SchemaRegistry>, ServiceE
 struct Overlay {
     external: Option<Arc<dyn SchemaRegistry>>,
     store: Option<Database>,
-    /// Why the schemas of the store could not be copied; set at the first use.
+    /// Reason why the schemas of the store could not be copied; set at the first use.
     unknown: OnceCell<Option<Str>>,
     local: Mutex<LocalSchemas>,
 }

@@ -58,7 +58,7 @@ pub fn services(schemas: Arc<dyn SchemaRegistry>) -> Services {
         store: Arc::new(DiscardingStore),
         letters: None,
         log: Arc::new(StderrLog),
-        memo: Arc::new(DiscardingState),
+        result_cache: Arc::new(DiscardingState),
         active: Arc::new(DiscardingState),
         schemas,
         network: Network::Open,

@@ -1,8 +1,8 @@
-//! Trials of pipelines with synthetic records: before there are real ones, they show steps on which every record fails.
+//! Trials of pipelines with synthetic records. Without real records, they find points where every record fails.
 //!
-//! A pipeline that compiles is run over records of very different data, made of the names that the pipeline mentions.
-//! A place where all of them fail for the same reason is reported. Nothing is opened: the ends are replaced, and a step
-//! that needs the outside world lets no record pass, so that nothing behind it is judged.
+//! A pipeline that compiles runs with synthetic records of very different data, which use the names in the pipeline.
+//! A point where all records fail for the same reason is reported. Nothing is opened: connectors are replaced, and a
+//! processor that needs the outside world filters all records, so that no later point is judged.
 
 mod judge;
 mod names;
@@ -79,8 +79,8 @@ pub fn findings<'a>(pipelines: impl IntoIterator<Item = &'a Compiled>, limits: T
     tried
 }
 
-/// Tries the pipelines that can run with synthetic records, and adds a warning about each step on which all of them
-/// fail, unless the step has a finding already. Takes some milliseconds for each pipeline, and no more than `patience`.
+/// Tries the pipelines that can run with synthetic records, and adds a warning about each point where all of them
+/// fail, unless the point already has a finding. Takes some milliseconds per pipeline, and at most `patience`.
 /// Returns the number of pipelines for which there was no time.
 pub fn try_pipelines(pipelines: &mut Pipelines, limits: TrialLimits) -> usize {
     try_some(pipelines, limits, |_| true)
@@ -94,7 +94,7 @@ pub fn try_some(pipelines: &mut Pipelines, limits: TrialLimits, is_wanted: impl 
     tried.untried
 }
 
-/// Tries a pipeline on a thread of its own, which is left behind when time is up.
+/// Tries a pipeline on its own thread. If the time is up, the thread continues without a receiver.
 fn within(compiled: Compiled, time: Duration) -> Diagnostics {
     let (done, ended) = mpsc::channel();
     let trying = std::thread::Builder::new().name("trial".into()).spawn(move || {
@@ -137,7 +137,7 @@ async fn run(compiled: &Compiled, time: Duration) -> Diagnostics {
     let services = Services {
         store: Arc::new(DiscardingStore),
         log: Arc::new(DiscardingLog),
-        memo: Arc::new(DiscardingState),
+        result_cache: Arc::new(DiscardingState),
         active: Arc::new(DiscardingState),
         letters: None,
         schemas: Arc::new(MemoryRegistry::new()),
@@ -159,7 +159,7 @@ async fn run(compiled: &Compiled, time: Duration) -> Diagnostics {
     Diagnostics(failing.filter(|failing| !is_said(compiled, failing)).map(|one| finding(compiled, one)).collect())
 }
 
-/// A script that cannot be loaded: its first lines fail before any record is there.
+/// A script that cannot be loaded, because its top-level code fails before the first record.
 fn unloaded(compiled: &Compiled, fault: &Fault) -> Option<Diagnostic> {
     if fault.code() != codes::SCRIPT_FAILED {
         return None;
@@ -174,16 +174,16 @@ fn unloaded(compiled: &Compiled, fault: &Fault) -> Option<Diagnostic> {
     Some(finding.with_span(span).with_path(node.path.to_string()).with_hint(hint))
 }
 
-/// Whether the compiler warns of something at the node: that may well be the cause.
-fn is_said(compiled: &Compiled, failing: &judge::Failing<'_>) -> bool {
+/// Returns `true` if the compiler has a warning about the node, which is then the probable cause.
+fn is_said(compiled: &Compiled, failing: &judge::AlwaysFails<'_>) -> bool {
     let is_below = |path: &str| {
         path.strip_prefix(&*failing.node.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     compiled.warnings.iter().any(|finding| finding.path.as_deref().is_some_and(is_below))
 }
 
-fn finding(compiled: &Compiled, failing: judge::Failing<'_>) -> Diagnostic {
-    let judge::Failing { node, fault, records } = failing;
+fn finding(compiled: &Compiled, failing: judge::AlwaysFails<'_>) -> Diagnostic {
+    let judge::AlwaysFails { node, fault, records } = failing;
     let located = compiled.stages.located.as_ref();
     let span = located.and_then(|located| located.span(&fault.clone().at(&node.id))).unwrap_or(node.span);
     let message = mask(&fault.message(), &compiled.secrets);

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use anabranch_graph::config::{PipelineConfig, Variables, load};
 use anabranch_graph::plan::stage::{StageKind, StagePlan};
-use anabranch_graph::plan::{CompileOptions, Compiled, Doubtful, compile};
+use anabranch_graph::plan::{CompileOptions, Compiled, ProbableMistake, compile};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Span, Spanned};
 use anabranch_plugin::operator::Class;
 use anabranch_plugin::registry::{Registry, Role};
@@ -100,12 +100,12 @@ pub struct TestResult {
     pub verdict: Verdict,
     /// Duration.
     pub elapsed: Duration,
-    /// Whether its time was virtual.
+    /// `true` if its time was virtual.
     pub virtual_time: bool,
     /// Number of starts of the pipeline.
     pub starts: usize,
     /// Probable mistakes in the pipeline that made no record fail; their places are in `files`.
-    pub doubts: Vec<Doubtful>,
+    pub doubts: Vec<ProbableMistake>,
     /// The pipeline's files.
     pub files: Files,
 }

@@ -30,7 +30,7 @@ pub struct StepInfo {
     pub conditional: bool,
 }
 
-/// What happened to a record at a step.
+/// Event of a record at a node.
 #[derive(Clone, Debug)]
 pub enum StepOutcome {
     /// It continued, changed or not.
@@ -59,7 +59,7 @@ pub struct Event {
     pub step: StepId,
     /// The record as it entered the step; `None` if unknown.
     pub before: Option<Record>,
-    /// What happened.
+    /// The event.
     pub outcome: StepOutcome,
 }
 

@@ -2,7 +2,7 @@
 
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::Files;
-use anabranch_process::files::Found;
+use anabranch_process::files::PipelineFiles;
 use anabranch_registry::registry;
 use anabranch_service::pipelines::Pipelines;
 
@@ -29,7 +29,7 @@ pub(super) fn found(source: &str, processors: &[&str], destination: &str) -> Vec
     }
     let (mut files, options) = (Files::new(), CompileOptions { split: true, ..CompileOptions::default() });
     files.add("p.yaml", text);
-    let pipelines = Pipelines::of(Found { files, unreadable: Vec::new() }, &registry(), &options);
+    let pipelines = Pipelines::of(PipelineFiles { files, unreadable: Vec::new() }, &registry(), &options);
     told(&pipelines).into_iter().filter(|line| !line.contains("plan.literal_secret")).collect()
 }
 

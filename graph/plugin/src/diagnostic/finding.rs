@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::lines::Lines;
+use super::lines::LineStarts;
 use super::{Diagnostics, FileId, Files, Label, Severity};
 
 /// A [`Diagnostic`](super::Diagnostic) with its places as lines and columns, for serialisation.
@@ -65,10 +65,10 @@ pub struct FindingPlace<'a> {
 impl Diagnostics {
     /// Returns the findings with lines and columns, as `--json` prints them.
     pub fn findings<'a>(&'a self, files: &'a Files) -> Vec<Finding<'a>> {
-        let mut texts: HashMap<FileId, Lines<'a>> = HashMap::new();
+        let mut texts: HashMap<FileId, LineStarts<'a>> = HashMap::new();
         let mut place = |label: &'a Label| {
             let file = files.get(label.span.file)?;
-            let lines = texts.entry(label.span.file).or_insert_with(|| Lines::of(&file.text));
+            let lines = texts.entry(label.span.file).or_insert_with(|| LineStarts::of(&file.text));
             let (line, column) = lines.position(label.span.start as usize);
             let (end_line, end_column) = lines.position(label.span.end.max(label.span.start) as usize);
             Some(FindingPlace { file: &file.name, line, column, end_line, end_column, label: &label.text })

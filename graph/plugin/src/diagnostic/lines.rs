@@ -3,15 +3,15 @@
 use std::ops::Range;
 
 /// The starts of the lines of a text. Built in O(text); a look-up is O(log lines + line).
-pub(super) struct Lines<'a> {
+pub(super) struct LineStarts<'a> {
     text: &'a str,
     starts: Vec<usize>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineStarts<'a> {
     pub(super) fn of(text: &'a str) -> Self {
         let starts = std::iter::once(0).chain(memchr::memchr_iter(b'\n', text.as_bytes()).map(|at| at + 1)).collect();
-        Lines { text, starts }
+        LineStarts { text, starts }
     }
 
     pub(super) fn text(&self) -> &'a str {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Element, Level, Padding, Renderer, Snippet, normalize_untrusted_str};
 
-use super::lines::Lines;
+use super::lines::LineStarts;
 use super::{Diagnostic, Diagnostics, FileId, Files, Label, Severity, Span};
 use crate::secret::passwords;
 
@@ -48,12 +48,12 @@ impl Diagnostics {
     pub fn render(&self, files: &Files, style: RenderStyle) -> String {
         let renderer = if style.color { Renderer::styled() } else { Renderer::plain() };
         let renderer = renderer.term_width(style.width.max(40)).decor_style(DecorStyle::Ascii);
-        let mut texts: HashMap<FileId, Lines<'_>> = HashMap::new();
+        let mut texts: HashMap<FileId, LineStarts<'_>> = HashMap::new();
         let mut out = String::new();
         for diagnostic in self.iter() {
             for label in diagnostic.label.iter().chain(&diagnostic.related) {
                 if let Some(file) = files.get(label.span.file) {
-                    texts.entry(label.span.file).or_insert_with(|| Lines::of(&file.text));
+                    texts.entry(label.span.file).or_insert_with(|| LineStarts::of(&file.text));
                 }
             }
             if !out.is_empty() {
@@ -69,7 +69,7 @@ impl Diagnostics {
 fn render_one(
     diagnostic: &Diagnostic,
     files: &Files,
-    texts: &HashMap<FileId, Lines<'_>>,
+    texts: &HashMap<FileId, LineStarts<'_>>,
     renderer: &Renderer,
 ) -> String {
     let level = match diagnostic.severity {
@@ -137,7 +137,7 @@ struct Mark<'a> {
 }
 
 impl<'a> Mark<'a> {
-    fn new(lines: &Lines<'_>, label: &'a Label, kind: AnnotationKind) -> Self {
+    fn new(lines: &LineStarts<'_>, label: &'a Label, kind: AnnotationKind) -> Self {
         let start = lines.boundary(label.span.start as usize);
         let end = lines.boundary(label.span.end as usize).max(start);
         // Of a value with several lines, only the first is shown.
@@ -151,7 +151,7 @@ impl<'a> Mark<'a> {
 /// Lines of a file with labels.
 struct Excerpt<'a> {
     file: FileId,
-    lines: &'a Lines<'a>,
+    lines: &'a LineStarts<'a>,
     first: usize,
     last: usize,
     marks: Vec<Mark<'a>>,

@@ -13,7 +13,7 @@ const UNKNOWN: [&str; 12] = ["1", "\"x\"", "{}", "", "\"x\":1", ",\"x\":1", "\"x
 const COMBINED: usize = 3;
 
 /// A part of a template.
-enum Piece<'t> {
+enum TemplatePiece<'t> {
     Text(&'t str),
     /// A value, with the texts that it may print.
     Value(&'static [&'static str]),
@@ -34,15 +34,17 @@ pub fn may_be_json(template: &Template, is_object: bool) -> bool {
     let values: Vec<&[&str]> = pieces
         .iter()
         .filter_map(|piece| match piece {
-            Piece::Value(texts) => Some(*texts),
-            Piece::Text(_) => None,
+            TemplatePiece::Value(texts) => Some(*texts),
+            TemplatePiece::Text(_) => None,
         })
         .collect();
     let printed = |chosen: &[usize]| {
         let mut chosen = chosen.iter();
-        let of = |piece: &Piece<'_>| match piece {
-            Piece::Text(text) => (*text).to_owned(),
-            Piece::Value(texts) => chosen.next().and_then(|at| texts.get(*at)).copied().unwrap_or_default().to_owned(),
+        let of = |piece: &TemplatePiece<'_>| match piece {
+            TemplatePiece::Text(text) => (*text).to_owned(),
+            TemplatePiece::Value(texts) => {
+                chosen.next().and_then(|at| texts.get(*at)).copied().unwrap_or_default().to_owned()
+            }
         };
         pieces.iter().map(of).collect::<String>()
     };
@@ -70,7 +72,7 @@ pub fn may_be_json(template: &Template, is_object: bool) -> bool {
 }
 
 /// Returns the parts of a template; `None` for a template with branches, whose parts are not known.
-fn pieces(template: &Template) -> Option<Vec<Piece<'_>>> {
+fn pieces(template: &Template) -> Option<Vec<TemplatePiece<'_>>> {
     let source = template.source();
     let mut pieces = Vec::new();
     let (mut quoted, mut escaped) = (false, false);
@@ -83,9 +85,9 @@ fn pieces(template: &Template) -> Option<Vec<Piece<'_>>> {
                     quoted ^= c == '"' && !escaped;
                     escaped = quoted && c == '\\' && !escaped;
                 }
-                pieces.push(Piece::Text(text));
+                pieces.push(TemplatePiece::Text(text));
             }
-            Node::Print(pipeline) => pieces.push(Piece::Value(printed(pipeline, quoted))),
+            Node::Print(pipeline) => pieces.push(TemplatePiece::Value(printed(pipeline, quoted))),
             Node::Let(_) => {}
             _ => return None,
         }

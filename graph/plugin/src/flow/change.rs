@@ -5,7 +5,7 @@ use anabranch_record::reference::{Reference, Side, Target};
 use anabranch_record::text::Str;
 
 use super::walk::{self, Access, walk};
-use super::{Fields, Flow, Keys, Kinds, Operations, Place, Shape, Since, Type};
+use super::{Fields, Flow, Keys, Kinds, Operations, Place, Shape, ShapeOrigin, Type};
 
 impl Flow {
     /// Applies [`Reference::set`].
@@ -53,7 +53,7 @@ impl Flow {
                 self.judge_usual(&place, &outcome, *side, &names, &[Access::Reference]);
                 let shape = self.record.side_mut(*side);
                 if shape.has_no_fields() {
-                    shape.since = Since::default();
+                    shape.since = ShapeOrigin::default();
                 }
                 // Raw data fails, absent data becomes a map without fields.
                 let fields = shape.structured.get_or_insert_with(|| Fields::closed([]));

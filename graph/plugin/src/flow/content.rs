@@ -4,7 +4,7 @@ use anabranch_record::access::Access;
 use anabranch_record::code::Code;
 use anabranch_record::reference::{Reference, Target};
 
-use super::{Content, Flow, Look, Place, Since};
+use super::{Content, Flow, Place, ShapeOrigin, TrialCheck};
 use crate::codes;
 use crate::flow::shape::Kinds;
 
@@ -14,9 +14,9 @@ pub const OWN_KEY: &str = "set a different key for each record with field.set, f
                            fields: .Key";
 
 /// Content of a field that a processor or destination rejects.
-struct Refused {
+struct RejectedContent {
     what: &'static str,
-    since: Option<(Since, String)>,
+    since: Option<(ShapeOrigin, String)>,
     /// True if the field may be missing.
     missing: bool,
     hint: Option<String>,
@@ -33,7 +33,7 @@ impl Flow {
         refused: &[Content],
         wanted: &str,
     ) {
-        let Some(Refused { what, since, missing, hint }) = self.refused(reference, refused) else { return };
+        let Some(RejectedContent { what, since, missing, hint }) = self.refused(reference, refused) else { return };
         match missing {
             false => {
                 let message = format!("every record fails here: {reference} is {what}, not {wanted}");
@@ -56,21 +56,22 @@ impl Flow {
         refused: &[Content],
         wanted: &str,
     ) {
-        let Some(Refused { what, since, hint, .. }) = self.refused(reference, refused) else { return };
+        let Some(RejectedContent { what, since, hint, .. }) = self.refused(reference, refused) else { return };
         let message = format!("nearly every record fails here: {reference} is {what}, not {wanted}");
         self.warn(code, place, message, since, hint);
     }
 
     /// Returns the content that the value of a reference always has, if it is rejected.
-    fn refused(&self, reference: &Reference, refused: &[Content]) -> Option<Refused> {
+    fn refused(&self, reference: &Reference, refused: &[Content]) -> Option<RejectedContent> {
         let found = self.peek(reference);
         let content = found.ty.content.filter(|content| refused.contains(content))?;
         // The place of a raw key or payload is where it became raw, not where its content was set, so it is not
         // reported.
-        let since = if matches!(reference.target(), Target::Field(..)) { found.ty.since } else { Since::default() };
+        let since =
+            if matches!(reference.target(), Target::Field(..)) { found.ty.since } else { ShapeOrigin::default() };
         let only = found.ty.kinds.within(Kinds::TEXT | Kinds::BYTES | Kinds::NULL);
         let what = content.as_str();
-        (only && !self.fails).then(|| Refused {
+        (only && !self.fails).then(|| RejectedContent {
             what,
             since: Some((since, format!("{what} since here"))),
             missing: found.missing || found.ty.kinds.overlaps(Kinds::NULL),
@@ -111,7 +112,7 @@ impl Flow {
     /// every record has the same key. A trial compares the identities of real records.
     pub fn replaces_by(&mut self, place: impl Into<Place>, identity: &Access) {
         let place = place.into();
-        self.look(&place, || Look::Identity(identity.clone()));
+        self.look(&place, || TrialCheck::Identity(identity.clone()));
         let Access::These(paths) = identity else { return };
         let is_key = matches!(&paths[..], [path] if path.len() == 1 && *path[0] == *"Key");
         let key = &self.record.key;

@@ -11,7 +11,7 @@ use super::{Flow, Place, RecordShape};
 
 /// A part of a node's configuration that a trial checks against real records.
 #[derive(Clone, Debug)]
-pub enum Look {
+pub enum TrialCheck {
     /// A template whose output is used.
     Template(Template),
     /// A template whose output should be JSON.
@@ -19,7 +19,7 @@ pub enum Look {
     /// A field that is removed, renamed or rewritten: for a record without it, the node does nothing.
     Field(Reference),
     /// A field that a template looks up, without an error if it is missing.
-    Named(Named),
+    Named(LookedUpField),
     /// The node as a whole: its flow finds more problems with a shape of observed records.
     Step,
     /// The identity by which a destination overwrites earlier records.
@@ -28,7 +28,7 @@ pub enum Look {
 
 /// A field that a template looks up.
 #[derive(Clone, Debug)]
-pub struct Named {
+pub struct LookedUpField {
     /// The data that contains the field.
     pub side: Side,
     /// The names that lead to it, at least one.
@@ -59,7 +59,7 @@ impl Flow {
     /// Lets a trial repeat this flow with the shape of the real records of the node. For nodes whose own flow detects
     /// problems in real records.
     pub fn observe(&mut self) {
-        self.look(&Place::NODE, || Look::Step);
+        self.look(&Place::NODE, || TrialCheck::Step);
     }
 
     /// Lets a trial check whether a template that assembles JSON by hand produces valid JSON. If `is_json` is set, the
@@ -72,17 +72,17 @@ impl Flow {
             false => rest.starts_with('"') && rest.contains("\":"),
         });
         if template.literal().is_none() && (is_object || (is_json && begins_with("[").is_some())) {
-            self.look(&place.into(), || Look::Json(template.clone()));
+            self.look(&place.into(), || TrialCheck::Json(template.clone()));
         }
     }
 
     /// Returns the collected checks.
-    pub fn into_looks(self) -> Vec<(Place, Look)> {
+    pub fn into_looks(self) -> Vec<(Place, TrialCheck)> {
         self.looks.unwrap_or_default()
     }
 
     /// Adds a check, if they are collected.
-    pub(super) fn look(&mut self, place: &Place, look: impl FnOnce() -> Look) {
+    pub(super) fn look(&mut self, place: &Place, look: impl FnOnce() -> TrialCheck) {
         if let Some(looks) = &mut self.looks {
             looks.push((place.clone(), look()));
         }
@@ -91,7 +91,7 @@ impl Flow {
     /// Adds a check for a field or metadata entry without which the node does nothing.
     pub(super) fn look_for(&mut self, place: &Place, reference: &Reference) {
         if matches!(reference.target(), Target::Field(..) | Target::Entry(_)) {
-            self.look(place, || Look::Field(reference.clone()));
+            self.look(place, || TrialCheck::Field(reference.clone()));
         }
     }
 }

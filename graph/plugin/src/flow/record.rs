@@ -9,7 +9,7 @@ use anabranch_record::metadata::key;
 use anabranch_record::reference::Side;
 use anabranch_record::text::Str;
 
-use super::shape::{Form, MOST_NAMED, Shape, Since};
+use super::shape::{Form, MOST_NAMED, Shape, ShapeOrigin};
 use super::texts::Texts;
 use super::uses::Uses;
 use crate::diagnostic::Span;
@@ -29,14 +29,14 @@ pub struct RecordShape {
     /// The payload after the change.
     pub after: Shape,
     /// Set if several records were split from one.
-    pub pieces: Option<Pieces>,
+    pub pieces: Option<SplitRecords>,
     /// Kinds of fields that earlier nodes require.
     pub uses: Uses,
 }
 
 /// Records that were split or copied from one. Each has a copy of the parts that are not its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pieces {
+pub struct SplitRecords {
     /// Id of the node that creates them.
     pub step: Str,
     /// The parts in which the pieces of one record may differ.
@@ -44,17 +44,17 @@ pub struct Pieces {
     /// The metadata entry that contains the number of the piece.
     pub index: Option<Str>,
     /// The place of that node in the file.
-    pub since: Since,
+    pub since: ShapeOrigin,
 }
 
-impl Pieces {
+impl SplitRecords {
     /// Returns `true` if the pieces of one record may differ in these parts.
     pub fn differ_in(&self, parts: &Access) -> bool {
         self.own.overlaps(parts)
     }
 
     /// Returns the properties that apply to both.
-    fn join(self, other: Option<&Pieces>) -> Pieces {
+    fn join(self, other: Option<&SplitRecords>) -> SplitRecords {
         let own = match (&self.own, other.map(|other| &other.own)) {
             (Access::These(ours), Some(Access::These(theirs))) => {
                 let new = theirs.iter().filter(|path| !ours.contains(path));
@@ -63,7 +63,7 @@ impl Pieces {
             (_, None) => self.own,
             _ => Access::Everything,
         };
-        Pieces { own, ..self }
+        SplitRecords { own, ..self }
     }
 }
 
@@ -173,7 +173,7 @@ impl RecordShape {
     }
 
     /// Returns the place that the shape of a side originates from.
-    pub fn since(&self, side: Side) -> Since {
+    pub fn since(&self, side: Side) -> ShapeOrigin {
         self.side(side).since
     }
 }
@@ -206,13 +206,13 @@ impl Operations {
 /// The keys of metadata. Cloning is O(1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
-    named: Arc<BTreeMap<Str, Entry>>,
+    named: Arc<BTreeMap<Str, EntryProperties>>,
     open: bool,
 }
 
 /// Known properties of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct EntryProperties {
     /// True if every record has the entry.
     sure: bool,
     /// The possible texts.
@@ -232,7 +232,7 @@ impl Keys {
 
     /// Creates metadata with exactly the given keys.
     pub fn of(keys: impl IntoIterator<Item = Str>) -> Keys {
-        let entry = |key| (key, Entry { sure: true, texts: Texts::Any });
+        let entry = |key| (key, EntryProperties { sure: true, texts: Texts::Any });
         Keys { named: Arc::new(keys.into_iter().map(entry).collect()), open: false }
     }
 
@@ -275,13 +275,14 @@ impl Keys {
     /// Declares that every record has the key, with one of the given texts.
     pub fn insert_one_of(&mut self, key: Str, texts: Texts) {
         self.widen();
-        Arc::make_mut(&mut self.named).insert(key, Entry { sure: true, texts });
+        Arc::make_mut(&mut self.named).insert(key, EntryProperties { sure: true, texts });
     }
 
     /// Declares that a record may have the key.
     pub fn allow(&mut self, key: Str) {
         self.widen();
-        let entry = Arc::make_mut(&mut self.named).entry(key).or_insert(Entry { sure: false, texts: Texts::Any });
+        let entry =
+            Arc::make_mut(&mut self.named).entry(key).or_insert(EntryProperties { sure: false, texts: Texts::Any });
         entry.texts = Texts::Any;
     }
 
@@ -312,7 +313,7 @@ impl Keys {
                 (None, Some(only)) if !self.open => only.texts.clone(),
                 _ => Texts::Any,
             };
-            (key.clone(), Entry { sure: self.has(key) && other.has(key), texts })
+            (key.clone(), EntryProperties { sure: self.has(key) && other.has(key), texts })
         };
         let named = self.named.keys().chain(other.named.keys()).map(of_either).collect();
         Keys { named: Arc::new(named), open: self.open || other.open }

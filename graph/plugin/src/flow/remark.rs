@@ -6,7 +6,7 @@ use std::time::Duration;
 use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 
-use super::{Flow, Since};
+use super::{Flow, ShapeOrigin};
 use crate::codes;
 use crate::diagnostic::{Severity, Span};
 
@@ -107,7 +107,7 @@ impl Flow {
         code: Code,
         place: impl Into<Place>,
         message: impl Into<String>,
-        since: Option<(Since, String)>,
+        since: Option<(ShapeOrigin, String)>,
         hint: Option<String>,
     ) {
         self.fails = true;
@@ -120,7 +120,7 @@ impl Flow {
         code: Code,
         place: impl Into<Place>,
         message: impl Into<String>,
-        since: Option<(Since, String)>,
+        since: Option<(ShapeOrigin, String)>,
         hint: Option<String>,
     ) {
         self.remark(Severity::Warning, code, place.into(), message.into(), since, hint);
@@ -132,7 +132,7 @@ impl Flow {
         code: Code,
         place: Place,
         message: String,
-        since: Option<(Since, String)>,
+        since: Option<(ShapeOrigin, String)>,
         hint: Option<String>,
     ) {
         let related = since.and_then(|(since, text)| Some((since.span()?, text)));

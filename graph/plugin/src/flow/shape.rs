@@ -12,12 +12,12 @@ use crate::diagnostic::Span;
 
 /// The place in a file that a shape originates from. It is not part of the shape's identity: all values are equal.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Since(pub(super) Option<Span>);
+pub struct ShapeOrigin(pub(super) Option<Span>);
 
-impl Since {
+impl ShapeOrigin {
     /// Creates it from the place of a node.
-    pub fn at(span: Span) -> Since {
-        Since(Some(span))
+    pub fn at(span: Span) -> ShapeOrigin {
+        ShapeOrigin(Some(span))
     }
 
     /// Returns the place of the node, if the compiler has set it.
@@ -26,13 +26,13 @@ impl Since {
     }
 }
 
-impl PartialEq for Since {
-    fn eq(&self, _: &Since) -> bool {
+impl PartialEq for ShapeOrigin {
+    fn eq(&self, _: &ShapeOrigin) -> bool {
         true
     }
 }
 
-impl Eq for Since {}
+impl Eq for ShapeOrigin {}
 
 /// A set of kinds of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -162,7 +162,7 @@ pub struct Type {
     /// The possible texts.
     pub texts: Texts,
     /// The place that the type originates from.
-    pub since: Since,
+    pub since: ShapeOrigin,
 }
 
 impl Type {
@@ -178,7 +178,7 @@ impl Type {
 
     /// Creates a type of the given kinds; maps have unknown fields.
     pub fn of(kinds: Kinds) -> Type {
-        Type { kinds, content: None, fields: Fields::any(), texts: Texts::Any, since: Since::default() }
+        Type { kinds, content: None, fields: Fields::any(), texts: Texts::Any, since: ShapeOrigin::default() }
     }
 
     /// Creates the type of a text that is one of the given texts.
@@ -227,8 +227,8 @@ impl Type {
     /// Returns the place that the type originates from, if it is always of the given kinds: for nodes whose results
     /// have only these kinds.
     #[must_use]
-    pub fn since_if(&self, kinds: Kinds) -> Since {
-        if self.kinds.within(kinds) { self.since } else { Since::default() }
+    pub fn since_if(&self, kinds: Kinds) -> ShapeOrigin {
+        if self.kinds.within(kinds) { self.since } else { ShapeOrigin::default() }
     }
 
     /// Returns `true` if the possible texts of the value are known, or may be known for one of its fields.
@@ -242,9 +242,9 @@ impl Type {
     }
 }
 
-impl Since {
-    fn join(self, other: Since) -> Since {
-        Since(self.0.or(other.0))
+impl ShapeOrigin {
+    fn join(self, other: ShapeOrigin) -> ShapeOrigin {
+        ShapeOrigin(self.0.or(other.0))
     }
 }
 
@@ -319,7 +319,7 @@ impl Fields {
     }
 
     /// Returns the place where a field was removed, if it was removed and other fields may exist.
-    pub(super) fn removed(&self, name: &str) -> Option<Since> {
+    pub(super) fn removed(&self, name: &str) -> Option<ShapeOrigin> {
         self.named.get(name).filter(|field| field.ty.kinds == Kinds::NONE).map(|field| field.ty.since)
     }
 
@@ -427,7 +427,7 @@ pub struct Shape {
     /// The content of raw data, if it is known.
     pub content: Option<Content>,
     /// The place that the shape originates from.
-    pub since: Since,
+    pub since: ShapeOrigin,
 }
 
 impl Shape {
@@ -440,7 +440,7 @@ impl Shape {
         plain: false,
         fixed: None,
         content: None,
-        since: Since(None),
+        since: ShapeOrigin(None),
     };
     /// Data that is always raw.
     pub const RAW: Shape = Shape { absent: false, raw: true, ..Shape::ABSENT };

@@ -34,12 +34,12 @@ use anabranch_template::Template;
 use anabranch_template::condition::CompiledCondition;
 use anabranch_template::tree::{Body, Branches, Node, Pipeline, Term, Tree};
 
-use super::{Flow, Look, Place};
+use super::{Flow, Place, TrialCheck};
 use crate::codes;
 use crate::diagnostic::Severity;
 use crate::flow::RecordShape;
 use crate::secret::without_passwords;
-use expression::Known;
+use expression::ValueProperties;
 
 impl Flow {
     /// Analyses the template of a setting that is rendered for every record.
@@ -49,7 +49,7 @@ impl Flow {
         } else {
             self.may_fail();
             let place = place.into();
-            self.look(&place, || Look::Template(template.clone()));
+            self.look(&place, || TrialCheck::Template(template.clone()));
             let mut walk = Walk::of(self, place.clone(), template);
             walk.prints = true;
             walk.run(true);
@@ -73,7 +73,7 @@ impl Flow {
         if template.literal().is_none() {
             self.may_fail();
             let place = place.into();
-            self.look(&place, || Look::Template(template.clone()));
+            self.look(&place, || TrialCheck::Template(template.clone()));
             Walk::of(self, place, template).run(false);
         }
     }
@@ -110,7 +110,7 @@ struct Walk<'a> {
     /// True if a missing key is an error.
     strict: bool,
     /// Known properties of the variables; slot 0 is the record.
-    slots: Vec<Known>,
+    slots: Vec<ValueProperties>,
     /// True if the output is for people and other programs.
     prints: bool,
     /// True in one of several branches, some of which may be for records of other sources.
@@ -125,7 +125,7 @@ struct Walk<'a> {
 #[derive(Clone)]
 struct Scope {
     /// The value of `.`.
-    dot: Known,
+    dot: ValueProperties,
     /// True if every rendering reaches the place.
     certain: bool,
     /// True if `.` is certainly not the record: the value of a `with` or `range`.
@@ -135,7 +135,7 @@ struct Scope {
 impl Scope {
     /// Returns `true` if `.` is a field of the record, or an element of one.
     fn is_inside(&self) -> bool {
-        self.inner && matches!(self.dot, Known::Way(_) | Known::Anything)
+        self.inner && matches!(self.dot, ValueProperties::Way(_) | ValueProperties::Anything)
     }
 
     fn uncertain(&self) -> Scope {
@@ -147,8 +147,8 @@ impl<'a> Walk<'a> {
     fn of(flow: &'a mut Flow, place: Place, template: &'a Template) -> Self {
         let tree = template.tree();
         let slots = tree.templates.first().map_or(1, |main| main.slots.max(1));
-        let mut slots = vec![Known::Anything; slots];
-        slots[0] = Known::Record;
+        let mut slots = vec![ValueProperties::Anything; slots];
+        slots[0] = ValueProperties::Record;
         Walk {
             flow,
             place,
@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
     fn run(&mut self, certain: bool) {
         let tree = self.tree;
         if let Some(main) = tree.templates.first() {
-            self.body(&main.body, &Scope { dot: Known::Record, certain, inner: false });
+            self.body(&main.body, &Scope { dot: ValueProperties::Record, certain, inner: false });
         }
     }
 
@@ -196,8 +196,8 @@ impl<'a> Walk<'a> {
                     // Only a list that is written out certainly has elements.
                     let listed = matches!(&*range.pipeline.commands, [command]
                         if matches!(command.head.term, Term::Function(function) if function.name == "list"));
-                    let certain = scope.certain && listed && !matches!(element, Known::Anything);
-                    let inner = matches!(value, Known::Way(_));
+                    let certain = scope.certain && listed && !matches!(element, ValueProperties::Anything);
+                    let inner = matches!(value, ValueProperties::Way(_));
                     let looping = std::mem::replace(&mut self.looping, true);
                     self.body(&range.body, &Scope { dot: element, certain, inner });
                     self.looping = looping;
@@ -236,7 +236,11 @@ impl<'a> Walk<'a> {
             if truth != Some(false) {
                 let certain = scope.certain && truth == Some(true);
                 let within = match with {
-                    true => Scope { inner: !matches!(value, Known::Anything | Known::Record), dot: value, certain },
+                    true => Scope {
+                        inner: !matches!(value, ValueProperties::Anything | ValueProperties::Record),
+                        dot: value,
+                        certain,
+                    },
                     false => Scope { certain, ..scope.clone() },
                 };
                 self.body(body, &within);
@@ -257,7 +261,7 @@ impl<'a> Walk<'a> {
     fn forget(&mut self, slots: BTreeSet<usize>) {
         for slot in slots {
             if let Some(known) = self.slots.get_mut(slot) {
-                *known = Known::Anything;
+                *known = ValueProperties::Anything;
             }
         }
     }

@@ -12,7 +12,7 @@ use anabranch_record::code::Code;
 use anabranch_record::reference::{Side, push_part};
 use anabranch_record::text::Str;
 
-use super::{Flow, Kinds, Place, Since};
+use super::{Flow, Kinds, Place, ShapeOrigin};
 use crate::codes;
 use crate::diagnostic::Span;
 
@@ -27,7 +27,7 @@ pub struct Uses(Arc<BTreeMap<Vec<Str>, Use>>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Use {
     kinds: Kinds,
-    since: Since,
+    since: ShapeOrigin,
 }
 
 impl Uses {
@@ -86,12 +86,12 @@ impl Flow {
         }
         let path: Vec<Str> = side.parts().iter().chain(names).cloned().collect();
         let Some(before) = self.record.uses.0.get(&path).cloned() else {
-            return self.record.uses.insert(path, Use { kinds, since: Since::default() });
+            return self.record.uses.insert(path, Use { kinds, since: ShapeOrigin::default() });
         };
         let both = before.kinds.without(Kinds::ANY.without(kinds));
         let only_missing = both == Kinds::NULL;
         if both != Kinds::NONE && !only_missing {
-            let since = if both == before.kinds { before.since } else { Since::default() };
+            let since = if both == before.kinds { before.since } else { ShapeOrigin::default() };
             return self.record.uses.insert(path, Use { kinds: both, since });
         }
         let mut field = side.as_str().to_owned();

@@ -6,7 +6,7 @@ use anabranch_record::near::{did_you_mean, slip};
 use anabranch_record::reference::{Side, push_part};
 use anabranch_record::text::Str;
 
-use super::shape::{Field, Fields, Kinds, Shape, Since, Type};
+use super::shape::{Field, Fields, Kinds, Shape, ShapeOrigin, Type};
 
 /// The way in which a name is resolved, which determines what fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(super) struct Resolution {
     /// Reason why the resolution may fail.
     pub(super) blocked: Option<Blocked>,
     /// Reason why the field may be missing: a map that does not have it.
-    pub(super) lacking: Option<Lacking>,
+    pub(super) lacking: Option<MapWithoutField>,
 }
 
 /// A part of the path that has no fields.
@@ -39,7 +39,7 @@ pub(super) struct Resolution {
 pub(super) struct Blocked {
     place: String,
     pub(super) what: String,
-    pub(super) since: Since,
+    pub(super) since: ShapeOrigin,
     pub(super) hint: Option<Cow<'static, str>>,
     /// True if it is missing but required.
     pub(super) missing: bool,
@@ -62,16 +62,16 @@ impl Blocked {
 
 /// A map without the field.
 #[derive(Clone, Debug)]
-pub(super) struct Lacking {
+pub(super) struct MapWithoutField {
     place: String,
     /// True if the field was removed and the other fields are unknown.
     pub(super) removed: bool,
     name: Str,
     names: Vec<Str>,
-    pub(super) since: Since,
+    pub(super) since: ShapeOrigin,
 }
 
-impl Lacking {
+impl MapWithoutField {
     pub(super) fn message(&self) -> String {
         format!("no record has the field {}: {} has no {:?}", self.place, self.parent(), self.name.as_str())
     }
@@ -158,7 +158,7 @@ pub(super) fn walk(shape: &Shape, side: Side, names: &[&Str], accesses: &[Access
         push_part(name, &mut place_here);
         if field.is_none() && outcome.lacking.is_none() {
             let removed = fields.removed(name);
-            outcome.lacking = Some(Lacking {
+            outcome.lacking = Some(MapWithoutField {
                 removed: removed.is_some(),
                 place: place_here.clone(),
                 name: (*name).clone(),
@@ -226,7 +226,7 @@ pub(super) fn insert(fields: &mut Fields, names: &[&Str], ty: Type) {
             let mut parent = field.ty;
             if !parent.kinds.overlaps(Kinds::MAP) {
                 parent.fields = Fields::closed([]);
-                parent.since = Since::default();
+                parent.since = ShapeOrigin::default();
             } else if made {
                 // If the parent does not exist, a map without fields is created.
                 parent.fields = parent.fields.join(&Fields::closed([]));

@@ -76,7 +76,7 @@ pub trait Item: Sized {
     /// Returns the item of a text without surrounding white space.
     ///
     /// # Errors
-    /// Why there is none, as a phrase.
+    /// Reason why the value is missing, as a phrase.
     fn item(text: &Str) -> Result<Self, String>;
 }
 

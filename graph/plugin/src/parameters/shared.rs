@@ -1,7 +1,7 @@
 //! Parameters that all sources, destinations or processors accept.
 //!
-//! The executor implements them: a plugin only lists them in its specification. A specification may lack some of them; a
-//! switch is then `None`.
+//! The executor implements them: a plugin only lists them in its specification. A specification may lack some of them;
+//! a switch is then `None`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{Argument, Parameter, Parameters, declared};
 
 /// Batches of a source.
 #[derive(Clone, Debug, Parameters)]
-pub struct Reading {
+pub struct SourceBatching {
     /// Maximum number of records per batch; 0 = as they arrive.
     #[parameter(name = "sdk.batch.size", default = 0, greater_than = -1)]
     pub size: usize,
@@ -57,7 +57,7 @@ pub struct Inference {
 
 /// Batches of a destination.
 #[derive(Clone, Debug, Parameters)]
-pub struct Writing {
+pub struct DestinationBatching {
     /// Maximum number of records per write; 0 = the plugin's default.
     #[parameter(name = "sdk.batch.size", default = 0, greater_than = -1)]
     pub size: usize,
@@ -102,7 +102,7 @@ pub struct Recoding {
 
 /// Returns the parameters of every source: batching, and schema inference, which is off by default.
 pub fn source() -> Vec<Parameter> {
-    declared::<(Reading, Inference)>()
+    declared::<(SourceBatching, Inference)>()
 }
 
 /// Returns the parameters of [`source`] for a source of structured data: schema inference is on by default.
@@ -112,7 +112,7 @@ pub fn structured_source() -> Vec<Parameter> {
 
 /// Returns the parameters of every destination: batching, rate limit, and decoding of data with a schema.
 pub fn destination() -> Vec<Parameter> {
-    declared::<(Writing, Decoding)>()
+    declared::<(DestinationBatching, Decoding)>()
 }
 
 /// Returns the parameters of every processor: decoding of schema-encoded data before it and encoding after it.

@@ -22,12 +22,12 @@ pub struct StandaloneConnector {
     /// The destination, if it has this role.
     pub destination: Option<Arc<dyn DestinationKind>>,
     /// The notification about deleted connectors, if the plugin supports it.
-    pub farewell: Option<Arc<dyn Farewell>>,
+    pub farewell: Option<Arc<dyn DeletionNotice>>,
 }
 
 /// Notifies a plugin that a connector which used it is deleted: the plugin may hold external resources for it.
 #[async_trait]
-pub trait Farewell: Send + Sync {
+pub trait DeletionNotice: Send + Sync {
     /// Returns `true` if this plugin, in any version, stored `active` with
     /// [`ActiveSettings::set_active`](crate::state::ActiveSettings::set_active).
     fn has_stored(&self, active: &[u8]) -> bool;

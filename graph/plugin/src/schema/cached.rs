@@ -210,7 +210,7 @@ mod tests {
         }
     }
 
-    /// Asks several times at once, and has the registry answer when all have asked.
+    /// Sends several requests concurrently. The registry answers after all have arrived.
     async fn together<T>(slow: &Slow, questions: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
         let answer = async {
             settle().await;

@@ -1,7 +1,7 @@
 //! Codes of the faults that parts of tests raise.
 
 anabranch_record::codes! {
-    /// The test asked for a failure.
+    /// A failure that the test requested.
     ASKED: "asked", "None: this is a test.";
 
     /// The other side is away.

@@ -23,7 +23,7 @@ pub fn host() -> Host {
         pipeline: "p".into(),
         node: "p:n".into(),
         log: Arc::new(DiscardingLog),
-        memo: Arc::new(DiscardingState),
+        result_cache: Arc::new(DiscardingState),
         active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),

@@ -52,7 +52,7 @@ pub struct Downstream {
 }
 
 impl Downstream {
-    /// Creates a shelf on which every row is durable at once.
+    /// Creates a destination on which every row is durable immediately.
     pub fn new(name: &str, journal: &Journal) -> Self {
         Downstream {
             name: name.into(),

@@ -3,7 +3,7 @@
 use super::parse::{is_name, push_part, target};
 
 /// The problem of an invalid text, with a suggestion.
-pub(super) struct Slip {
+pub(super) struct ReferenceMistake {
     pub(super) problem: String,
     pub(super) hint: String,
     /// The intended reference, if it is unambiguous.
@@ -12,15 +12,15 @@ pub(super) struct Slip {
     pub(super) several: Option<String>,
 }
 
-impl Slip {
-    fn of(problem: impl Into<String>, hint: impl Into<String>) -> Slip {
-        Slip { problem: problem.into(), hint: hint.into(), meant: None, several: None }
+impl ReferenceMistake {
+    fn of(problem: impl Into<String>, hint: impl Into<String>) -> ReferenceMistake {
+        ReferenceMistake { problem: problem.into(), hint: hint.into(), meant: None, several: None }
     }
 
     /// A slip that a single reference corrects.
-    fn meaning(problem: impl Into<String>, meant: String) -> Slip {
+    fn meaning(problem: impl Into<String>, meant: String) -> ReferenceMistake {
         let hint = format!("write {meant}");
-        Slip { meant: Some(meant), ..Slip::of(problem, hint) }
+        ReferenceMistake { meant: Some(meant), ..ReferenceMistake::of(problem, hint) }
     }
 }
 
@@ -29,7 +29,7 @@ fn is_reference(text: &str) -> bool {
 }
 
 /// Recognises common mistakes in a text that is not a reference.
-pub(super) fn find(text: &str) -> Option<Slip> {
+pub(super) fn find(text: &str) -> Option<ReferenceMistake> {
     if !cfg!(feature = "suggestions") {
         return None;
     }
@@ -44,23 +44,23 @@ pub(super) fn find(text: &str) -> Option<Slip> {
 }
 
 /// `{{ .Payload.After.a }}`.
-fn braces(text: &str) -> Option<Slip> {
+fn braces(text: &str) -> Option<ReferenceMistake> {
     let inner = text.strip_prefix("{{")?.trim_start_matches('-');
     let inner = inner.strip_suffix("}}")?.trim_end_matches('-').trim();
     let problem = "a reference has no braces";
     if is_reference(inner) {
-        return Some(Slip::meaning(problem, inner.to_owned()));
+        return Some(ReferenceMistake::meaning(problem, inner.to_owned()));
     }
     match find(inner).and_then(|slip| slip.meant) {
-        Some(meant) => Some(Slip::meaning(problem, meant)),
-        None => Some(Slip::of(problem, "name the field itself, for example .Payload.After.name")),
+        Some(meant) => Some(ReferenceMistake::meaning(problem, meant)),
+        None => Some(ReferenceMistake::of(problem, "name the field itself, for example .Payload.After.name")),
     }
 }
 
 /// `.Payload.After.{{ .Key }}`.
-fn template(text: &str) -> Option<Slip> {
+fn template(text: &str) -> Option<ReferenceMistake> {
     text.contains("{{").then(|| {
-        Slip::of(
+        ReferenceMistake::of(
             "a reference is not a template: it names the same field of every record",
             "name the field itself, for example .Payload.After.name; for names that differ between records, use \
              custom.javascript",
@@ -89,7 +89,7 @@ pub(super) fn spelled(reference: &str) -> String {
 }
 
 /// `.Key.a .Key.b`, `.Key.a; .Key.b`.
-fn several(text: &str) -> Option<Slip> {
+fn several(text: &str) -> Option<ReferenceMistake> {
     let parts: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | '|'))
         .filter(|part| !part.is_empty())
@@ -100,9 +100,9 @@ fn several(text: &str) -> Option<Slip> {
         false => in_payload(part),
     };
     let parts: Vec<String> = parts.iter().map(whole).collect::<Option<_>>()?;
-    Some(Slip {
+    Some(ReferenceMistake {
         several: Some(parts.join(",")),
-        ..Slip::of(
+        ..ReferenceMistake::of(
             format!("it contains {} references", parts.len()),
             format!(
                 "write one reference, or, if the setting accepts a list, separate them with commas: {}",
@@ -113,14 +113,15 @@ fn several(text: &str) -> Option<Slip> {
 }
 
 /// `.Payload.After.*`.
-fn star(text: &str) -> Option<Slip> {
+fn star(text: &str) -> Option<ReferenceMistake> {
     let before = text.strip_suffix('*')?.trim_end_matches(['.', '*']);
-    is_reference(before)
-        .then(|| Slip::of("`*` is not a wildcard", format!("write {before} for all of it, or name each field")))
+    is_reference(before).then(|| {
+        ReferenceMistake::of("`*` is not a wildcard", format!("write {before} for all of it, or name each field"))
+    })
 }
 
 /// `/Payload/After/a`, `Payload->After->a`.
-fn pointer(text: &str) -> Option<Slip> {
+fn pointer(text: &str) -> Option<ReferenceMistake> {
     let parts: Vec<&str> = match text.starts_with('/') {
         true => text[1..].split('/').collect(),
         false if text.contains("->") => text.trim_start_matches(['.', '$']).split("->").collect(),
@@ -128,11 +129,11 @@ fn pointer(text: &str) -> Option<Slip> {
     };
     let mut meant = String::new();
     parts.iter().filter(|part| !part.is_empty()).for_each(|part| push_part(part.trim(), &mut meant));
-    is_reference(&meant).then(|| Slip::meaning("dots separate the parts of a reference", meant))
+    is_reference(&meant).then(|| ReferenceMistake::meaning("dots separate the parts of a reference", meant))
 }
 
 /// `rec.Payload.After.a`, `.Record.Payload.After.a`.
-fn record(text: &str) -> Option<Slip> {
+fn record(text: &str) -> Option<ReferenceMistake> {
     let (first, rest) = text.trim_start_matches(['.', '$']).split_once(['.', '['])?;
     let rest = &text[text.len() - rest.len() - 1..];
     let names_record = matches!(
@@ -142,21 +143,21 @@ fn record(text: &str) -> Option<Slip> {
     names_record.then_some(())?;
     let problem = format!("a reference does not name the record: {first}");
     if is_reference(rest) {
-        return Some(Slip::meaning(problem, spelled(rest)));
+        return Some(ReferenceMistake::meaning(problem, spelled(rest)));
     }
     let field = in_payload(rest)?;
     // A field may have the same name that scripts use for a record.
     Some(match matches!(first, "this" | "self") {
-        true => Slip::meaning(problem, field),
+        true => ReferenceMistake::meaning(problem, field),
         false => {
             let other = format!(".Payload.After.{first}{rest}");
-            Slip::of(problem, format!("write {field}, or {other} for a field of a field"))
+            ReferenceMistake::of(problem, format!("write {field}, or {other} for a field of a field"))
         }
     })
 }
 
 /// `.Payload.After.a-b`, `.Payload.After['a']`, `.Payload.After.list.0`.
-fn keys(text: &str) -> Option<Slip> {
+fn keys(text: &str) -> Option<ReferenceMistake> {
     let mut rest = text.strip_prefix('$').unwrap_or(text);
     rest.starts_with('.').then_some(())?;
     let mut meant = String::new();
@@ -167,7 +168,7 @@ fn keys(text: &str) -> Option<Slip> {
                 let end = tail.find(['.', '[']).unwrap_or(tail.len());
                 let key = &tail[..end];
                 if !key.is_empty() && key.bytes().all(|b| b.is_ascii_digit()) {
-                    return Some(Slip::of(
+                    return Some(ReferenceMistake::of(
                         "a reference cannot name an element of a list",
                         format!(
                             "the processor \"split\" makes each element a record; write [{key:?}] for a field with \
@@ -176,7 +177,7 @@ fn keys(text: &str) -> Option<Slip> {
                     ));
                 }
                 if key.len() > 1 && key.starts_with('/') && key.ends_with('/') {
-                    return Some(Slip::of("a reference cannot contain a pattern", "name each field"));
+                    return Some(ReferenceMistake::of("a reference cannot contain a pattern", "name each field"));
                 }
                 if !is_name(key) {
                     // Only characters that join words are accepted; after other characters the end of the name is
@@ -196,7 +197,7 @@ fn keys(text: &str) -> Option<Slip> {
                 let end = inner.find(']')?;
                 let key = inner[..end].trim();
                 if key.is_empty() || key == "*" {
-                    return Some(Slip::of(
+                    return Some(ReferenceMistake::of(
                         "a reference cannot name an element of a list",
                         "the processor \"split\" makes each element a record",
                     ));
@@ -219,5 +220,5 @@ fn keys(text: &str) -> Option<Slip> {
         rest = behind;
     }
     let problem = problem?;
-    is_reference(&meant).then(|| Slip::meaning(problem, meant))
+    is_reference(&meant).then(|| ReferenceMistake::meaning(problem, meant))
 }

@@ -6,7 +6,7 @@ use anabranch_plugin::registry::Registry;
 use anabranch_plugin::specification::Specification;
 
 /// A plugin in a role.
-pub(super) struct Known<'a> {
+pub(super) struct KnownPlugin<'a> {
     pub(super) specification: &'a Specification,
     /// Name of the definition of its settings.
     pub(super) settings: String,
@@ -22,7 +22,7 @@ fn known<'a>(
     role: &'static str,
     builtin: impl Iterator<Item = &'a Specification>,
     standalone: impl Iterator<Item = &'a Specification>,
-) -> Vec<Known<'a>> {
+) -> Vec<KnownPlugin<'a>> {
     // The latest version of each name comes last.
     let mut files: BTreeMap<&str, Vec<&Specification>> = BTreeMap::new();
     for specification in standalone {
@@ -37,7 +37,7 @@ fn known<'a>(
             true => format!("^((builtin|any):)?{escaped}(@latest)?$|^builtin:{escaped}@.+$"),
             false => format!("^((builtin|any):)?{escaped}(@.+)?$"),
         };
-        all.push(Known { specification, settings: format!("{role}.{name}"), name: name.to_owned(), pattern });
+        all.push(KnownPlugin { specification, settings: format!("{role}.{name}"), name: name.to_owned(), pattern });
     }
     let mut number = 0;
     let names: Vec<String> = all.iter().map(|known| known.name.clone()).collect();
@@ -56,7 +56,7 @@ fn known<'a>(
                 (false, _) => (format!("@{}", specification.version), format!("@v?{exact}")),
             };
             let before = if is_builtin { "standalone:" } else { "" };
-            all.push(Known {
+            all.push(KnownPlugin {
                 specification,
                 // A plugin name may contain any character, so it is not used in the reference.
                 settings: format!("{role}.file-{number}"),
@@ -69,20 +69,20 @@ fn known<'a>(
 }
 
 /// Returns the source plugins.
-pub(super) fn sources(registry: &Registry) -> Vec<Known<'_>> {
+pub(super) fn sources(registry: &Registry) -> Vec<KnownPlugin<'_>> {
     let files = registry.standalone_connectors().iter().filter_map(|connector| connector.source.as_ref());
     known("source", registry.sources().map(|k| k.specification()), files.map(|k| k.specification()))
 }
 
 /// Returns the destination plugins; with `letters`, including those that accept only dead letters.
-pub(super) fn destinations(registry: &Registry, letters: bool) -> Vec<Known<'_>> {
+pub(super) fn destinations(registry: &Registry, letters: bool) -> Vec<KnownPlugin<'_>> {
     let files = registry.standalone_connectors().iter().filter_map(|connector| connector.destination.as_ref());
     let builtin = registry.destinations().filter(|kind| letters || !kind.takes_only_letters());
     known("destination", builtin.map(|k| k.specification()), files.map(|k| k.specification()))
 }
 
 /// Returns the processor plugins.
-pub(super) fn processors(registry: &Registry) -> Vec<Known<'_>> {
+pub(super) fn processors(registry: &Registry) -> Vec<KnownPlugin<'_>> {
     let files = registry.standalone_operators().iter();
     known("processor", registry.operators().map(|k| k.specification()), files.map(|k| k.specification()))
 }
@@ -104,7 +104,7 @@ mod tests {
             [named("file", "v9.0.0"), named("my.own", "v1.0.0"), named("one", "(devel)"), named("my.own", "v2.0.0")];
         let known = known("source", builtin.iter(), files.iter());
         let meant = |text: &str| {
-            let fits = |known: &&Known<'_>| regex::Regex::new(&known.pattern).unwrap().is_match(text);
+            let fits = |known: &&KnownPlugin<'_>| regex::Regex::new(&known.pattern).unwrap().is_match(text);
             let meant: Vec<_> = known.iter().filter(fits).map(|known| known.name.as_str()).collect();
             assert!(meant.len() < 2, "{text}: {meant:?}");
             meant.first().copied()

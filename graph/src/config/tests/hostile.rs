@@ -202,7 +202,7 @@ proptest! {
         }
         let text: String = text.into_iter().collect();
         let loaded = swallow(&text);
-        // Whatever is no pipeline any more has been complained about.
+        // Text that is not a pipeline any more is already reported.
         if loaded.pipelines.len() < 2 {
             prop_assert!(!loaded.diagnostics.is_empty(), "{text}");
         }

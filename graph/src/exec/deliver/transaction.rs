@@ -13,7 +13,7 @@ use crate::exec::Interrupt;
 use crate::plan::stage::StageId;
 
 /// Marks of a destination, as far as its writer has read or stored them.
-pub(in crate::exec) type Known = BTreeMap<LaneId, Mark>;
+pub(in crate::exec) type WriterMarks = BTreeMap<LaneId, Mark>;
 
 /// Outcome of a transaction.
 pub(in crate::exec) enum Transacted {
@@ -27,7 +27,7 @@ pub(in crate::exec) enum Transacted {
 
 /// State of a transaction whose outcome was unknown.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum TransactionState {
     /// All of it is committed.
     Written,
     /// Nothing of it is committed.
@@ -61,9 +61,9 @@ impl Delivery {
                 },
             }
             match self.found(marks, &mut attempts).await? {
-                Found::Written => return Ok(self.written(marks)),
-                Found::Nothing => {}
-                Found::Strange => {
+                TransactionState::Written => return Ok(self.written(marks)),
+                TransactionState::Nothing => {}
+                TransactionState::Strange => {
                     let what = "the destination does not have the positions that this run stored there: it lost \
                                 records that it had confirmed, or another run writes there";
                     return Err(Fault::transient(codes::MARKS_MOVED, what).into());
@@ -80,7 +80,11 @@ impl Delivery {
         Transacted::Written
     }
 
-    async fn found(&mut self, marks: &[(LaneId, Mark)], attempts: &mut Attempts) -> Result<Found, Interrupt> {
+    async fn found(
+        &mut self,
+        marks: &[(LaneId, Mark)],
+        attempts: &mut Attempts,
+    ) -> Result<TransactionState, Interrupt> {
         loop {
             match self.writer.marks().await {
                 Ok(stored) => return Ok(compare(marks, &self.known, &stored.into_iter().collect())),
@@ -91,17 +95,17 @@ impl Delivery {
     }
 }
 
-fn compare(marks: &[(LaneId, Mark)], known: &Known, stored: &Known) -> Found {
+fn compare(marks: &[(LaneId, Mark)], known: &WriterMarks, stored: &WriterMarks) -> TransactionState {
     let others = known.iter().filter(|(lane, _)| marks.iter().all(|(of, _)| of != *lane));
     if others.into_iter().any(|(lane, mark)| stored.get(lane) != Some(mark)) {
-        return Found::Strange;
+        return TransactionState::Strange;
     }
     // Compare with the known marks first: a replay that is not exact writes below the marks, which then do not change.
     if marks.iter().all(|(lane, _)| stored.get(lane) == known.get(lane)) {
-        Found::Nothing
+        TransactionState::Nothing
     } else if marks.iter().all(|(lane, mark)| stored.get(lane) == Some(mark)) {
-        Found::Written
+        TransactionState::Written
     } else {
-        Found::Strange
+        TransactionState::Strange
     }
 }

@@ -12,7 +12,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 use smallvec::SmallVec;
 
-use super::{Hold, Lanes};
+use super::{LaneOwnership, Lanes};
 use crate::ack::{LaneIndex, Ledger, Run};
 use crate::batch::Lineage;
 use crate::codes;
@@ -23,7 +23,7 @@ pub(in crate::exec) type LastRows = SmallVec<[(LaneIndex, u64); 2]>;
 
 /// Location of the rows of a run in their lane.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::exec) struct Place {
+pub(in crate::exec) struct RunLocation {
     /// The lane.
     pub(in crate::exec) lane: LaneIndex,
     /// Number of the source row of the first row.
@@ -79,16 +79,16 @@ impl Lanes {
         &self,
         lineage: &Lineage,
         known: impl Fn(&LaneId) -> Option<&'a Mark>,
-    ) -> Vec<Place> {
+    ) -> Vec<RunLocation> {
         let mut state = self.lock();
         let mut place = |run: &Run| {
             let lane = &mut state.lanes[usize::from(run.lane().0)];
             let gathered = lane.ledger.gathered();
             let generation = lane.ledger.generation();
             let had = known(&lane.id).filter(|had| lane.exact && had.generation == generation);
-            let (had, ours) = (had.map_or(0, |had| had.seq), lane.hold == Hold::Ours);
+            let (had, ours) = (had.map_or(0, |had| had.seq), lane.hold == LaneOwnership::Ours);
             let first = lane.ledger.seq_of_row(run, 0);
-            Place { lane: run.lane(), first, rows: run.rows(), pieces: run.is_pieces(), gathered, had, ours }
+            RunLocation { lane: run.lane(), first, rows: run.rows(), pieces: run.is_pieces(), gathered, had, ours }
         };
         lineage.runs().iter().map(&mut place).collect()
     }
@@ -139,7 +139,7 @@ impl Lanes {
         let mut state = self.lock();
         last.iter().all(|(index, seq)| {
             let lane = &mut state.lanes[usize::from(index.0)];
-            lane.hold != Hold::Ours || lane.ledger.gathered() > *seq
+            lane.hold != LaneOwnership::Ours || lane.ledger.gathered() > *seq
         })
     }
 
@@ -147,7 +147,7 @@ impl Lanes {
     /// registering it if the run does not own one of the lanes.
     pub(in crate::exec) fn begin_transaction(&self, last: &LastRows) -> bool {
         let mut state = self.lock();
-        let ours = last.iter().all(|(lane, _)| state.lanes[usize::from(lane.0)].hold == Hold::Ours);
+        let ours = last.iter().all(|(lane, _)| state.lanes[usize::from(lane.0)].hold == LaneOwnership::Ours);
         if ours {
             last.iter().for_each(|(lane, _)| state.lanes[usize::from(lane.0)].writing += 1);
         }
@@ -169,7 +169,7 @@ impl Lanes {
     pub(in crate::exec) fn gone(&self, last: &LastRows) -> Vec<LaneIndex> {
         let state = self.lock();
         let lanes = last.iter().map(|(lane, _)| *lane);
-        lanes.filter(|lane| state.lanes[usize::from(lane.0)].hold != Hold::Ours).collect()
+        lanes.filter(|lane| state.lanes[usize::from(lane.0)].hold != LaneOwnership::Ours).collect()
     }
 
     /// Abandons rows that are not written because the run does not own their lane. These and later rows are never

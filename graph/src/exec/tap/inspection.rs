@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::pace::Pace;
-use super::{Side, Tap, TapPoint, Watcher};
+use super::{Side, Tap, TapInspection, TapPoint};
 use crate::codes;
 use crate::exec::panic;
 
@@ -39,7 +39,7 @@ const VERDICT: Budget = Budget { bytes: 1 << 20, steps: 100_000, time: Duration:
 
 /// Parameters of an inspection.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct InspectionParameters {
     /// Places to inspect.
     pub places: Vec<TapPoint>,
     /// Condition for records; `None` = all records.
@@ -51,7 +51,7 @@ pub struct Look {
 /// An inspected record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TappedRecord {
-    /// Index of the place in [`Look::places`].
+    /// Index of the place in [`InspectionParameters::places`].
     pub place: usize,
     /// Copy of the record at that place.
     pub record: Record,
@@ -92,7 +92,7 @@ pub(super) struct Session {
 }
 
 impl Inspection {
-    pub(super) fn open(taps: Vec<(Arc<Tap>, Side)>, look: Look, inspections: Arc<AtomicUsize>) -> Self {
+    pub(super) fn open(taps: Vec<(Arc<Tap>, Side)>, look: InspectionParameters, inspections: Arc<AtomicUsize>) -> Self {
         let (sender, tapped) = mpsc::unbounded_channel();
         inspections.fetch_add(1, Ordering::Relaxed);
         let each = SECOND / u64::from(look.per_second.max(1));
@@ -110,7 +110,7 @@ impl Inspection {
             tapped: sender,
         });
         for (place, (tap, side)) in taps.iter().enumerate() {
-            tap.change(|watchers| watchers.push(Watcher { session: session.clone(), place, side: *side }));
+            tap.change(|watchers| watchers.push(TapInspection { session: session.clone(), place, side: *side }));
         }
         Inspection { session, tapped, taps: taps.into_iter().map(|(tap, _)| tap).collect() }
     }

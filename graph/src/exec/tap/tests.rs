@@ -12,8 +12,8 @@ use crate::exec::{RunOptions, Running, start};
 use crate::plan::stage::{DeadLetterSpec, StepCondition};
 use crate::testing::services;
 
-fn look(places: Vec<TapPoint>) -> Look {
-    Look { places, condition: None, per_second: 10_000 }
+fn look(places: Vec<TapPoint>) -> InspectionParameters {
+    InspectionParameters { places, condition: None, per_second: 10_000 }
 }
 
 fn place(role: NodeRole, node: &str, side: Side) -> TapPoint {
@@ -175,7 +175,7 @@ fn source(condition: Option<&str>, per_second: u32) -> (Arc<Tap>, Inspection) {
     let taps = Taps::default();
     let places = vec![place(NodeRole::Source, "in", Side::After)];
     let condition = condition.map(|text| Arc::new(CompiledCondition::compile(text).unwrap()));
-    let inspection = taps.inspect(Look { places, condition, per_second });
+    let inspection = taps.inspect(InspectionParameters { places, condition, per_second });
     (taps.at(NodeRole::Source, &"in".into()), inspection)
 }
 

@@ -16,7 +16,7 @@ use crate::batch::Lineage;
 
 /// Outcome of a row in a node.
 #[derive(Clone, Copy)]
-pub(in crate::exec) enum Fate<'a> {
+pub(in crate::exec) enum RowOutcome<'a> {
     /// The row continues.
     Kept,
     /// The row was filtered, as intended.
@@ -29,29 +29,29 @@ pub(in crate::exec) enum Fate<'a> {
     Delivered(Delivered),
 }
 
-impl<'a> From<Option<&'a Decision>> for Fate<'a> {
+impl<'a> From<Option<&'a Decision>> for RowOutcome<'a> {
     fn from(decision: Option<&'a Decision>) -> Self {
         match decision {
-            None | Some(Decision::Keep) => Fate::Kept,
-            Some(Decision::Filter) => Fate::Filtered,
+            None | Some(Decision::Keep) => RowOutcome::Kept,
+            Some(Decision::Filter) => RowOutcome::Filtered,
             Some(decision @ (Decision::Split(_) | Decision::Pieces(_))) => match decision.split() {
-                None | Some(0) => Fate::Filtered,
-                Some(pieces) => Fate::Split(pieces),
+                None | Some(0) => RowOutcome::Filtered,
+                Some(pieces) => RowOutcome::Split(pieces),
             },
-            Some(Decision::Fail(fault)) => Fate::Failed(fault),
+            Some(Decision::Fail(fault)) => RowOutcome::Failed(fault),
         }
     }
 }
 
-impl Fate<'_> {
+impl RowOutcome<'_> {
     fn word(self) -> &'static str {
         match self {
-            Fate::Kept => "kept",
-            Fate::Filtered => "filtered",
-            Fate::Split(_) => "split",
-            Fate::Failed(_) => "failed",
-            Fate::Delivered(Delivered::Accepted) => "accepted",
-            Fate::Delivered(Delivered::Durable) => "durable",
+            RowOutcome::Kept => "kept",
+            RowOutcome::Filtered => "filtered",
+            RowOutcome::Split(_) => "split",
+            RowOutcome::Failed(_) => "failed",
+            RowOutcome::Delivered(Delivered::Accepted) => "accepted",
+            RowOutcome::Delivered(Delivered::Durable) => "durable",
         }
     }
 }
@@ -61,7 +61,7 @@ pub(in crate::exec) struct Passage<'a> {
     /// Result of the condition of the node; `None` without a condition.
     pub(in crate::exec) condition: Option<bool>,
     /// Outcome of the row.
-    pub(in crate::exec) fate: Fate<'a>,
+    pub(in crate::exec) fate: RowOutcome<'a>,
 }
 
 /// Makes the spans of a node.
@@ -93,7 +93,7 @@ impl NodeTracer {
         self.traces.each(lineage, |row, trace| {
             let (Some(Passage { condition, fate }), Some(record)) = (passage(row), records.get(row)) else { return };
             let error = match fate {
-                Fate::Failed(fault) => Some(self.error(fault)),
+                RowOutcome::Failed(fault) => Some(self.error(fault)),
                 _ => None,
             };
             if trace.error.is_none() {
@@ -105,9 +105,9 @@ impl NodeTracer {
                 if let Some(condition) = condition {
                     attributes.push((attribute::CONDITION, condition.into()));
                 }
-                let passed_by = condition == Some(false) && matches!(fate, Fate::Kept);
+                let passed_by = condition == Some(false) && matches!(fate, RowOutcome::Kept);
                 attributes.push((attribute::OUTCOME, if passed_by { "passed_by" } else { fate.word() }.into()));
-                if let Fate::Split(pieces) = fate {
+                if let RowOutcome::Split(pieces) = fate {
                     attributes.push((attribute::PIECES, pieces.into()));
                 }
                 attributes

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use anabranch_plugin::operator::Decision;
 use anabranch_plugin::testing::{AtEnd, Downstream, Upstream, asynchronous, inline, isolated, kept, record, row_at};
-use anabranch_plugin::trace::{Past, Share, SpanSink};
+use anabranch_plugin::trace::{EarlierTraces, Share, SpanSink};
 use anabranch_record::fault::Fault;
 use anabranch_template::condition::CompiledCondition;
 
@@ -325,7 +325,7 @@ async fn refusals_of_a_transaction_are_told() {
 
 struct Before(SpanContext);
 
-impl Past for Before {
+impl EarlierTraces for Before {
     fn failed_in(&self, row: u64) -> Option<SpanContext> {
         (row == 1).then_some(self.0)
     }

@@ -68,15 +68,15 @@ impl FlushGate {
 }
 
 /// The writer's end. When the writer ends, all requests count as done, since it will not flush again.
-pub(in crate::exec) struct Open(Arc<FlushGate>);
+pub(in crate::exec) struct GateWriter(Arc<FlushGate>);
 
-impl Open {
+impl GateWriter {
     pub(in crate::exec) fn new(gate: Arc<FlushGate>) -> Self {
-        Open(gate)
+        GateWriter(gate)
     }
 }
 
-impl Deref for Open {
+impl Deref for GateWriter {
     type Target = FlushGate;
 
     fn deref(&self) -> &FlushGate {
@@ -84,7 +84,7 @@ impl Deref for Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for GateWriter {
     fn drop(&mut self) {
         self.flushed();
         self.done(u64::MAX);

@@ -16,11 +16,11 @@ use super::Writing;
 use crate::batch::Batch;
 use crate::exec::Interrupt;
 use crate::exec::deliver::Transacted;
-use crate::exec::lanes::Place;
+use crate::exec::lanes::RunLocation;
 use crate::exec::meter::timed;
 use crate::exec::parallel::receive;
 use crate::exec::queue::Receiver;
-use crate::exec::trace::Fate;
+use crate::exec::trace::RowOutcome;
 
 /// A row of a batch.
 struct Piece {
@@ -119,13 +119,18 @@ impl Writing {
         Ok(Some(held.pick(&rows)))
     }
 
-    fn places(&self, batch: &Batch) -> Vec<Place> {
+    fn places(&self, batch: &Batch) -> Vec<RunLocation> {
         self.output.context.lanes.places(batch.lineage(), |lane| self.delivery.known.get(lane))
     }
 
     /// Removes rows of lanes that the run does not own. They are not written: the new owner of the partition reads
     /// them, or this run reads them again.
-    fn give_up(&self, batch: &mut Batch, places: &[Place], is_gone: impl Fn(&Place) -> bool) -> Result<(), Fault> {
+    fn give_up(
+        &self,
+        batch: &mut Batch,
+        places: &[RunLocation],
+        is_gone: impl Fn(&RunLocation) -> bool,
+    ) -> Result<(), Fault> {
         let gone: Vec<usize> = pieces(places, |place, _| is_gone(place)).into_iter().map(|piece| piece.row).collect();
         let lineage = batch.pick(&gone).into_parts().1;
         self.output.context.lanes.give_up(&lineage);
@@ -161,7 +166,7 @@ impl Writing {
                 context.lanes.end_transaction(&last);
                 let refused = match outcome? {
                     Transacted::Written => {
-                        self.trace(&part, since, |_| Some(Fate::Delivered(Delivered::Durable)));
+                        self.trace(&part, since, |_| Some(RowOutcome::Delivered(Delivered::Durable)));
                         self.delivered(part.into_parts().1)?;
                         break;
                     }
@@ -179,7 +184,7 @@ impl Writing {
                 };
                 self.trace(&part, since, |row| {
                     let at = refused.binary_search_by_key(&row, |(row, _)| *row).ok()?;
-                    Some(Fate::Failed(&refused[at].1))
+                    Some(RowOutcome::Failed(&refused[at].1))
                 });
                 self.refuse(&mut part, refused).await?;
                 // The marks of this part or the next one cover the rejected rows, so their dead letters must be durable
@@ -224,7 +229,7 @@ impl Writing {
 }
 
 /// Returns the rows for which `wanted` is true, in batch order.
-fn pieces(places: &[Place], wanted: impl Fn(&Place, u64) -> bool) -> Vec<Piece> {
+fn pieces(places: &[RunLocation], wanted: impl Fn(&RunLocation, u64) -> bool) -> Vec<Piece> {
     let mut lanes = Vec::new();
     let mut row = 0;
     let mut pieces = Vec::new();

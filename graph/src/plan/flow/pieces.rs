@@ -1,6 +1,6 @@
 //! Differences between records that were split from one record.
 
-use anabranch_plugin::flow::{Pieces, RecordShape, Since};
+use anabranch_plugin::flow::{RecordShape, ShapeOrigin, SplitRecords};
 use anabranch_plugin::operator::{Class, Fan};
 use anabranch_record::access::Access;
 use anabranch_record::text::Str;
@@ -8,13 +8,18 @@ use anabranch_record::text::Str;
 use crate::plan::graph::{Node, OperatorNode};
 
 /// Returns the differences after a processor, derived from those before it. O(paths).
-pub(super) fn after(node: &Node, step: &OperatorNode, into: &RecordShape) -> Option<Pieces> {
+pub(super) fn after(node: &Node, step: &OperatorNode, into: &RecordShape) -> Option<SplitRecords> {
     let signature = &step.signature;
     let written = &signature.writes;
     if signature.fan.multiplies() {
         let before = into.pieces.as_ref().map(|pieces| pieces.own.clone());
         let own = Access::union(before.into_iter().chain([written.clone()]));
-        return Some(Pieces { step: node.id.clone(), own, index: index(written), since: Since::at(node.span) });
+        return Some(SplitRecords {
+            step: node.id.clone(),
+            own,
+            index: index(written),
+            since: ShapeOrigin::at(node.span),
+        });
     }
     let pieces = into.pieces.clone()?;
     let chosen = step.guard.as_ref().is_some_and(|guard| guard.condition.reads().overlaps(&pieces.own));
@@ -26,7 +31,7 @@ pub(super) fn after(node: &Node, step: &OperatorNode, into: &RecordShape) -> Opt
         (_, true) => Access::union([pieces.own, written.clone()]),
         (_, false) => pieces.own,
     };
-    Some(Pieces { own, ..pieces })
+    Some(SplitRecords { own, ..pieces })
 }
 
 /// Returns the metadata key that holds the index of a piece.

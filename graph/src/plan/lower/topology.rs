@@ -4,15 +4,19 @@ use anabranch_plugin::registry::Role;
 use anabranch_record::text::Str;
 use petgraph::stable_graph::NodeIndex;
 
-use super::{Connector, Processor};
+use super::{LoweredConnector, LoweredProcessor};
 use crate::plan::graph::{Edge, Node, NodeKind, PlanGraph, Port, wire_failures};
 
 /// An open end: the node and the port for the next edge.
-type End = (NodeIndex, Port);
+type OpenEnd = (NodeIndex, Port);
 
 /// Connects resolved parts: sources with their processors, the processors of the pipeline, destinations with their
 /// processors.
-pub(super) fn connect(connectors: Vec<Connector>, processors: Vec<Processor>, dead_letter: Option<Node>) -> PlanGraph {
+pub(super) fn connect(
+    connectors: Vec<LoweredConnector>,
+    processors: Vec<LoweredProcessor>,
+    dead_letter: Option<Node>,
+) -> PlanGraph {
     let mut graph = PlanGraph::new();
     let (sources, destinations): (Vec<_>, Vec<_>) = connectors.into_iter().partition(|c| c.role == Role::Source);
     let mut ends = Vec::new();
@@ -50,8 +54,8 @@ pub(super) fn connect(connectors: Vec<Connector>, processors: Vec<Processor>, de
 }
 
 /// Appends processors to an end. A condition becomes a branch around its processor.
-fn chain(graph: &mut PlanGraph, mut end: Option<End>, processors: Vec<Processor>) -> Option<End> {
-    for Processor { node, condition } in processors {
+fn chain(graph: &mut PlanGraph, mut end: Option<OpenEnd>, processors: Vec<LoweredProcessor>) -> Option<OpenEnd> {
+    for LoweredProcessor { node, condition } in processors {
         let id = node.id.clone();
         let Some(condition) = condition else {
             let node = graph.add_node(node);
@@ -71,7 +75,7 @@ fn chain(graph: &mut PlanGraph, mut end: Option<End>, processors: Vec<Processor>
     end
 }
 
-fn link(graph: &mut PlanGraph, from: Option<End>, to: NodeIndex) {
+fn link(graph: &mut PlanGraph, from: Option<OpenEnd>, to: NodeIndex) {
     if let Some((from, port)) = from {
         graph.add_edge(from, to, Edge { port });
     }

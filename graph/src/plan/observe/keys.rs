@@ -14,7 +14,7 @@ use anabranch_record::value::Value;
 use anabranch_record::{Data, Operation, Record};
 use bytes::Bytes;
 
-use super::{Doubtful, ObservedNode, Observer, Seen, plugin};
+use super::{ObservedNode, ObservedProblems, Observer, ProbableMistake, plugin};
 use crate::codes;
 use crate::plan::flow::{located, says};
 use crate::plan::stage::StageId;
@@ -27,7 +27,7 @@ const ENOUGH: u64 = 3;
 pub(super) struct Keyed {
     records: u64,
     /// Pieces by the connector and position of the source record.
-    made_of: BTreeMap<(Str, Bytes), Pieces>,
+    made_of: BTreeMap<(Str, Bytes), SourcePieces>,
     /// Identity and key of the first record.
     first: Option<(String, Data)>,
     /// True if a record has another identity than the first.
@@ -37,8 +37,8 @@ pub(super) struct Keyed {
     payloads: BTreeSet<String>,
 }
 
-/// Pieces made of one source record.
-struct Pieces {
+/// Pieces of one source record.
+struct SourcePieces {
     count: u64,
     identity: String,
     operation: Operation,
@@ -77,7 +77,7 @@ impl Observer {
             None => keyed.first = Some((identity.clone(), record.key.clone())),
         }
         keyed.payloads.insert(payload.clone());
-        let pieces = keyed.made_of.entry((connector, record.position().0.clone())).or_insert_with(|| Pieces {
+        let pieces = keyed.made_of.entry((connector, record.position().0.clone())).or_insert_with(|| SourcePieces {
             count: 0,
             identity: identity.clone(),
             operation: record.operation,
@@ -93,7 +93,7 @@ impl Observer {
     /// Returns destinations where all sets of pieces have one key per source record, although payloads differ. If only
     /// some sets share a key, the last state of each key may be intended. For trials, which read each record once; a
     /// test reads some records several times.
-    pub(super) fn shared_keys(&self, seen: &Seen) -> Vec<Doubtful> {
+    pub(super) fn shared_keys(&self, seen: &ObservedProblems) -> Vec<ProbableMistake> {
         let mut found = Vec::new();
         for (&(stage, step), keyed) in &seen.keyed {
             let several = || keyed.made_of.values().filter(|pieces| pieces.count > 1);
@@ -112,7 +112,7 @@ impl Observer {
     /// Returns destinations with at least three different records that all have the same key, where the key is not
     /// derived from other parts of the record. For trials, which read few records; the records of a test may be alike
     /// on purpose.
-    pub(super) fn constant_keys(&self, seen: &Seen) -> Vec<Doubtful> {
+    pub(super) fn constant_keys(&self, seen: &ObservedProblems) -> Vec<ProbableMistake> {
         let mut found = Vec::new();
         for (&(stage, step), keyed) in &seen.keyed {
             let of = keyed.records;
@@ -136,7 +136,7 @@ impl Observer {
         message: &str,
         hint: &str,
         (records, of): (u64, u64),
-    ) -> Option<Doubtful> {
+    ) -> Option<ProbableMistake> {
         let ObservedNode { node, known, .. } = self.step(stage, step)?;
         if known.as_ref().is_some_and(|known| {
             [codes::FLOW_KEY_SHARED, codes::FLOW_KEY_CONSTANT].iter().any(|code| says(node, known, *code))
@@ -146,7 +146,7 @@ impl Observer {
         let (span, path) = located(node, None, &Place::NODE);
         let message = mask(message, &self.secrets);
         let plugin = plugin(node);
-        Some(Doubtful {
+        Some(ProbableMistake {
             node: node.id.clone(),
             plugin,
             path,

@@ -1,20 +1,20 @@
 //! Names that a template looks up without an error if they are missing, and that no record has.
 
-use anabranch_plugin::flow::{Look, Named, Place};
+use anabranch_plugin::flow::{LookedUpField, Place, TrialCheck};
 use anabranch_record::near::did_you_mean;
 use anabranch_record::reference::push_part;
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Record};
 
-use super::{Counted, Key, Observer, Seen};
+use super::{ObservationCount, ObservationKey, ObservedProblems, Observer};
 
 /// Minimum number of records before a missing name is reported.
 pub(super) const ENOUGH: u64 = 2;
 
-impl Counted {
+impl ObservationCount {
     /// Returns `true` if the missing field is probably a mistake.
-    pub(super) fn is_worth_a_word(&self, named: &Named) -> bool {
+    pub(super) fn is_worth_a_word(&self, named: &LookedUpField) -> bool {
         !self.message.is_empty() && (named.sure || self.hint.is_some())
     }
 }
@@ -22,10 +22,10 @@ impl Counted {
 impl Observer {
     /// Returns `true` if the template itself reported a problem that overlaps the range of `place`, or any problem if
     /// `place` has no range.
-    pub(super) fn is_doubted(&self, seen: &Seen, key: &Key, place: &Place) -> bool {
+    pub(super) fn is_doubted(&self, seen: &ObservedProblems, key: &ObservationKey, place: &Place) -> bool {
         let Some(step) = self.step(key.stage, key.step) else { return false };
         seen.doubts.keys().any(|other| {
-            let of_template = step.looks.get(other.part).filter(|(_, look)| matches!(look, Look::Template(_)));
+            let of_template = step.looks.get(other.part).filter(|(_, look)| matches!(look, TrialCheck::Template(_)));
             let at = of_template.map(|(whole, _)| whole.at(other.start..other.end));
             (other.stage, other.step) == (key.stage, key.step)
                 && at.is_some_and(|at| {
@@ -39,7 +39,7 @@ impl Observer {
 
 /// Describes a missing field and the field that is probably meant. The message is empty if the parent of the field is
 /// not a map.
-pub(super) fn lacking(named: &Named, record: &Record) -> Option<(String, Option<String>)> {
+pub(super) fn lacking(named: &LookedUpField, record: &Record) -> Option<(String, Option<String>)> {
     const NOTHING: Option<(String, Option<String>)> = Some((String::new(), None));
     let Data::Structured(object) = named.side.of(record) else { return NOTHING };
     let mut object = object;
@@ -66,7 +66,7 @@ pub(super) fn lacking(named: &Named, record: &Record) -> Option<(String, Option<
 }
 
 /// Returns the name that is probably meant. Names that the template also reads are not candidates.
-fn meant<'a>(named: &Named, name: &str, names: impl Iterator<Item = &'a Str>) -> Option<&'a str> {
+fn meant<'a>(named: &LookedUpField, name: &str, names: impl Iterator<Item = &'a Str>) -> Option<&'a str> {
     let others = names.map(Str::as_str).filter(|other| !has_word(&named.source, other));
     match named.sure {
         true => did_you_mean(name, others),

@@ -6,7 +6,7 @@ use anabranch_plugin::flow::{Flow, RecordShape};
 use anabranch_plugin::secret::mask;
 use anabranch_record::Record;
 
-use super::{Doubtful, ObservedNode, Observer, Seen, plugin};
+use super::{ObservedNode, ObservedProblems, Observer, ProbableMistake, plugin};
 use crate::codes;
 use crate::plan::flow::{located, remarks_of, remarks_on};
 use crate::plan::stage::StageId;
@@ -26,7 +26,7 @@ impl Observer {
     }
 
     /// Returns `true` if a remark of the step on the observed shape contains `text`.
-    pub(super) fn is_said(&self, seen: &Seen, stage: StageId, step: usize, text: &str) -> bool {
+    pub(super) fn is_said(&self, seen: &ObservedProblems, stage: StageId, step: usize, text: &str) -> bool {
         let shape = seen.shapes.get(&(stage, step)).map(|(shape, _)| shape);
         let node = self.step(stage, step).map(|step| &step.node);
         let remarks = node.zip(shape).map(|(node, shape)| remarks_of(node, Flow::observed(shape.clone())));
@@ -34,7 +34,7 @@ impl Observer {
     }
 
     /// Returns the remarks of steps on the observed shapes that they do not make on the inferred shapes.
-    pub(super) fn of_steps(&self, seen: &Seen) -> Vec<Doubtful> {
+    pub(super) fn of_steps(&self, seen: &ObservedProblems) -> Vec<ProbableMistake> {
         let mut found = Vec::new();
         for (&(stage, step), (shape, count)) in &seen.shapes {
             let Some(ObservedNode { node, known, .. }) = self.step(stage, step) else { continue };
@@ -44,7 +44,7 @@ impl Observer {
                     continue;
                 }
                 let (span, path) = located(node, None, &remark.place);
-                found.push(Doubtful {
+                found.push(ProbableMistake {
                     node: node.id.clone(),
                     plugin: plugin(node),
                     path,

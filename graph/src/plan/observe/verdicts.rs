@@ -7,7 +7,7 @@ use anabranch_plugin::secret::mask;
 use anabranch_record::Record;
 use anabranch_template::condition::CompiledCondition;
 
-use super::{Doubtful, ObservedNode, Observer, guard, plugin};
+use super::{ObservedNode, Observer, ProbableMistake, guard, plugin};
 use crate::codes;
 use crate::plan::flow::located;
 use crate::plan::stage::StageId;
@@ -46,7 +46,7 @@ impl Observer {
 
     /// Returns the conditions that held for none, or for all, of at least two records, and the keys that records share.
     /// For trials, which read few records; the records of a test may be alike on purpose.
-    pub fn verdicts(&self) -> Vec<Doubtful> {
+    pub fn verdicts(&self) -> Vec<ProbableMistake> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = Vec::new();
         for (&(stage, step), verdicts) in &seen.verdicts {
@@ -88,7 +88,7 @@ impl Observer {
                 _ => continue,
             };
             let (span, path) = located(node, guard(node), &Place::CONDITION);
-            found.push(Doubtful {
+            found.push(ProbableMistake {
                 node: node.id.clone(),
                 plugin: plugin(node),
                 path,
@@ -107,7 +107,7 @@ impl Observer {
 
     /// Reports that at least two records, and all of them, were dropped by several steps, or by one step without a
     /// condition. `drops` has the place of each step and the number of records it dropped, in processing order.
-    pub fn all_dropped(&self, drops: &[(StageId, usize, u64)]) -> Option<Doubtful> {
+    pub fn all_dropped(&self, drops: &[(StageId, usize, u64)]) -> Option<ProbableMistake> {
         let (stage, step, _) = *drops.last()?;
         let node = &self.step(stage, step)?.node;
         let of = drops.iter().map(|(.., count)| count).sum();
@@ -133,7 +133,7 @@ impl Observer {
             false => "check which records the processor drops; read more records with --records",
         };
         let (span, path) = located(node, guard(node), &Place::CONDITION);
-        Some(Doubtful {
+        Some(ProbableMistake {
             node: node.id.clone(),
             plugin: plugin(node),
             path,

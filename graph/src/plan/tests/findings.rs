@@ -101,7 +101,7 @@ warning settings.unused /connectors/1/settings/sdk.rate.burst at `sdk.rate.burst
   sdk.rate.burst has no effect: sdk.rate.perSecond is 0
   hint: set sdk.rate.perSecond, or remove sdk.rate.burst
 "#);
-    // One that is on, and values that say what is so anyway.
+    // An enabled setting, and values that equal the default.
     assert_eq!(with("sdk.rate.burst=5 sdk.rate.perSecond=0.5"), "");
     assert_eq!(with("sdk.rate.burst=0"), "");
 }

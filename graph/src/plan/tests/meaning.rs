@@ -12,7 +12,7 @@ use petgraph::stable_graph::NodeIndex;
 use proptest::prelude::*;
 
 use crate::plan::graph::{NodeKind, PlanGraph, Port, successors};
-use crate::plan::replay::{Entry, NoEntry, replay};
+use crate::plan::replay::{NoEntry, ReplayEntry, replay};
 use crate::plan::stage::{StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec};
 use crate::plan::{CompileOptions, compile};
 use crate::testing::any_pipeline::any_pipeline;
@@ -206,11 +206,11 @@ proptest! {
         for node in plan.node_indices() {
             let id = &plan[node].id;
             let entry = match &plan[node].kind {
-                NodeKind::Source(_) => Entry::Start,
-                NodeKind::Operator(_) | NodeKind::Split(_) | NodeKind::Destination(_) => Entry::Step(id.clone()),
+                NodeKind::Source(_) => ReplayEntry::Start,
+                NodeKind::Operator(_) | NodeKind::Split(_) | NodeKind::Destination(_) => ReplayEntry::Step(id.clone()),
                 _ => continue,
             };
-            let connector = if entry == Entry::Start { id.clone() } else { "s0".into() };
+            let connector = if entry == ReplayEntry::Start { id.clone() } else { "s0".into() };
             let stages = replay(&compiled, &entry, &connector, source.clone()).unwrap();
             let is_read = |stage: &StageSpec| matches!(stage.kind, StageKind::Read(_));
             prop_assert_eq!(stages.stages.iter().filter(|stage| is_read(stage)).count(), 1);
@@ -225,7 +225,7 @@ proptest! {
             prop_assert_eq!(sorted_failures(wanted), sorted_failures(arrived), "from {}", id);
         }
         prop_assert_eq!(
-            replay(&compiled, &Entry::Step("nobody".into()), &"s0".into(), source).err(),
+            replay(&compiled, &ReplayEntry::Step("nobody".into()), &"s0".into(), source).err(),
             Some(NoEntry::Gone("nobody".into()))
         );
     }

@@ -80,14 +80,14 @@ pub(crate) struct Doubts {
     /// Doubts that count only if the output contains their text.
     pending: Vec<(Doubt, String)>,
     /// The last name that was missing in a map.
-    pub(crate) missed: Option<Missed>,
+    pub(crate) missed: Option<MissingName>,
     /// Descriptions of the first comparisons, with their values.
     pub(crate) compared: Vec<String>,
 }
 
 /// A name that is missing in a map.
 #[derive(Debug)]
-pub(crate) struct Missed {
+pub(crate) struct MissingName {
     /// The operand that reads the name.
     pub(crate) at: Offsets,
     /// A suggestion for the intended name.

@@ -14,7 +14,7 @@ mod call;
 mod lookup;
 mod watch;
 
-use call::Given;
+use call::CallArguments;
 use lookup::find;
 
 /// Maximum depth of bodies, pipelines and template calls at run time. Each level takes up to a few KiB of stack in a
@@ -301,7 +301,7 @@ impl<'a> Evaluator<'a> {
 
     fn command(&mut self, frame: &mut Frame, command: &'a Command, last: Option<Val>) -> Eval<Val> {
         let Command { head, args } = command;
-        let given = Given { args, last };
+        let given = CallArguments { args, last };
         match &head.term {
             Term::Field(fields) => self.fields(frame, frame.dot.clone(), fields, given, &head.at),
             Term::Variable { slot, fields } if !fields.names.is_empty() => {
@@ -328,19 +328,19 @@ impl<'a> Evaluator<'a> {
             Term::Dot => Ok(self.value(&frame.dot)),
             Term::Nil => Ok(Val::Nil),
             Term::Literal(literal) => Ok(literal_value(literal)),
-            Term::Field(fields) => self.fields(frame, frame.dot.clone(), fields, Given::NOTHING, &operand.at),
+            Term::Field(fields) => self.fields(frame, frame.dot.clone(), fields, CallArguments::NOTHING, &operand.at),
             Term::Variable { slot, fields } => {
                 let base = frame.variable(*slot);
                 if fields.names.is_empty() {
                     return Ok(self.value(&base));
                 }
-                self.fields(frame, base, fields, Given::NOTHING, &operand.at)
+                self.fields(frame, base, fields, CallArguments::NOTHING, &operand.at)
             }
-            Term::Function(function) => self.call(frame, function, None, Given::NOTHING, &operand.at),
+            Term::Function(function) => self.call(frame, function, None, CallArguments::NOTHING, &operand.at),
             Term::Pipeline(pipeline) => self.pipeline(frame, pipeline),
             Term::Chain { base, fields } => {
                 let base = Dot::Val(self.operand(frame, base)?);
-                self.fields(frame, base, fields, Given::NOTHING, &operand.at)
+                self.fields(frame, base, fields, CallArguments::NOTHING, &operand.at)
             }
         }
     }

@@ -94,7 +94,8 @@ pub enum Param {
     Int,
     /// `float64`: [`Val::Float`].
     Float,
-    /// `map[string]interface{}`: [`Val::Map`], never a `map[string]string`; nil arrives as [`Map::Nil`](super::val::Map).
+    /// `map[string]interface{}`: [`Val::Map`], never a `map[string]string`; nil arrives as
+    /// [`Map::Nil`](super::val::Map).
     Map,
     /// `time.Time`: [`Val::Time`].
     Time,
@@ -105,7 +106,7 @@ pub enum Param {
 #[error("{message}")]
 pub(crate) struct CallError {
     message: Str,
-    /// Whether other data could avoid the failure.
+    /// The kind of the failure: other data may avoid it, or not.
     pub(crate) reason: Reason,
 }
 
@@ -159,7 +160,7 @@ pub(crate) struct Context {
     bytes: usize,
     steps: usize,
     /// Observations that the caller requests in addition to the output. Usually none.
-    watch: Option<Box<Watch>>,
+    watch: Option<Box<RequestedObservations>>,
     /// True if the rendering has requested more than was left.
     spent: bool,
 }
@@ -192,7 +193,7 @@ impl Deadline {
 
 /// Observations that the caller of a rendering requests in addition to the output.
 #[derive(Debug, Default)]
-struct Watch {
+struct RequestedObservations {
     /// The deadline.
     until: Option<Deadline>,
     /// The doubtful results so far, if the caller requests them.

@@ -6,7 +6,7 @@ use super::TemplateError;
 
 /// Kind of a token. The text of a token is derived from its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenClass {
     /// Text outside of actions, without the white space that trim markers remove.
     Text,
     /// `{{`.
@@ -56,7 +56,7 @@ pub(super) enum Kind {
 /// A token and its place in the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Token {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenClass,
     pub(super) at: Range<usize>,
 }
 
@@ -78,7 +78,7 @@ const MARKER: usize = 2;
 pub(super) fn tokens(text: &str) -> Tokens {
     let mut lexer = Lexer { text, at: 0, tokens: Vec::new() };
     let error = lexer.template().err();
-    lexer.push(Kind::End, text.len()..text.len());
+    lexer.push(TokenClass::End, text.len()..text.len());
     Tokens { tokens: lexer.tokens, error }
 }
 
@@ -97,7 +97,7 @@ struct Lexer<'t> {
 }
 
 impl<'t> Lexer<'t> {
-    fn push(&mut self, kind: Kind, at: Range<usize>) {
+    fn push(&mut self, kind: TokenClass, at: Range<usize>) {
         self.tokens.push(Token { kind, at });
     }
 
@@ -124,19 +124,19 @@ impl<'t> Lexer<'t> {
             let piece = &self.text[start..open];
             let kept = if trim { piece.trim_end_matches([' ', '\t', '\r', '\n']) } else { piece };
             if !kept.is_empty() {
-                self.push(Kind::Text, start..start + kept.len());
+                self.push(TokenClass::Text, start..start + kept.len());
             }
             self.at += if trim { MARKER } else { 0 };
             if self.rest().starts_with(COMMENT_OPEN) {
                 self.comment(open)?;
             } else {
-                self.push(Kind::Open, open..open + OPEN.len());
+                self.push(TokenClass::Open, open..open + OPEN.len());
                 self.action(open)?;
             }
             start = self.at;
         }
         if start < self.text.len() {
-            self.push(Kind::Text, start..self.text.len());
+            self.push(TokenClass::Text, start..self.text.len());
         }
         self.at = self.text.len();
         Ok(())
@@ -181,7 +181,7 @@ impl<'t> Lexer<'t> {
                         .hint("close it with `)` after its last argument"));
                 }
                 let at = self.close(trim);
-                self.push(Kind::Close, at);
+                self.push(TokenClass::Close, at);
                 return Ok(());
             }
             let start = self.at;
@@ -197,60 +197,60 @@ impl<'t> Lexer<'t> {
                     {
                         self.at += 1;
                     }
-                    Kind::Space
+                    TokenClass::Space
                 }
-                '=' => Kind::Assign,
+                '=' => TokenClass::Assign,
                 ':' => {
                     if self.peek() != Some('=') {
                         return Err(error(start..self.at, "expected :="));
                     }
                     self.at += 1;
-                    Kind::Declare
+                    TokenClass::Declare
                 }
-                '|' => Kind::Pipe,
-                '"' => self.quoted(start, '"', "unterminated quoted string", Kind::Quoted)?,
-                '\'' => self.quoted(start, '\'', "unterminated character constant", Kind::Char)?,
+                '|' => TokenClass::Pipe,
+                '"' => self.quoted(start, '"', "unterminated quoted string", TokenClass::Quoted)?,
+                '\'' => self.quoted(start, '\'', "unterminated character constant", TokenClass::Char)?,
                 '`' => {
                     let Some(end) = self.rest().find('`') else {
                         return Err(error(start..self.text.len(), "unterminated raw quoted string"));
                     };
                     self.at += end + 1;
-                    Kind::Raw
+                    TokenClass::Raw
                 }
                 '$' => {
                     self.name_tail(start)?;
-                    Kind::Variable
+                    TokenClass::Variable
                 }
                 '.' if !self.peek().is_some_and(|c| c.is_ascii_digit()) => {
                     self.name_tail(start)?;
-                    if self.at == start + 1 { Kind::Dot } else { Kind::Field }
+                    if self.at == start + 1 { TokenClass::Dot } else { TokenClass::Field }
                 }
                 '.' | '+' | '-' | '0'..='9' => {
                     self.at = start;
                     self.number()?;
-                    Kind::Number
+                    TokenClass::Number
                 }
                 c if is_name(c) => {
                     self.name_tail(start)?;
                     match &self.text[start..self.at] {
-                        "true" | "false" => Kind::Bool,
-                        "nil" => Kind::Nil,
+                        "true" | "false" => TokenClass::Bool,
+                        "nil" => TokenClass::Nil,
                         "block" | "break" | "continue" | "define" | "else" | "end" | "if" | "range" | "template"
-                        | "with" => Kind::Keyword,
-                        _ => Kind::Name,
+                        | "with" => TokenClass::Keyword,
+                        _ => TokenClass::Name,
                     }
                 }
                 '(' => {
                     parens.push(start);
-                    Kind::ParenOpen
+                    TokenClass::ParenOpen
                 }
                 ')' => {
                     if parens.pop().is_none() {
                         return Err(error(start..self.at, "unexpected right paren"));
                     }
-                    Kind::ParenClose
+                    TokenClass::ParenClose
                 }
-                '!'..='~' => Kind::Other,
+                '!'..='~' => TokenClass::Other,
                 c => {
                     return Err(error(start..self.at, format!("unrecognized character in action: {c:?}")));
                 }
@@ -259,7 +259,13 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn quoted(&mut self, start: usize, mark: char, message: &str, kind: Kind) -> Result<Kind, TemplateError> {
+    fn quoted(
+        &mut self,
+        start: usize,
+        mark: char,
+        message: &str,
+        kind: TokenClass,
+    ) -> Result<TokenClass, TemplateError> {
         while let Some(c) = self.peek() {
             self.at += c.len_utf8();
             match c {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anabranch_record::text::Str;
 
-use super::lex::{self, Kind, Token, Tokens, error};
+use super::lex::{self, Token, TokenClass, Tokens, error};
 use super::tree::{Body, Branches, Call, Command, Definition, Node, Offsets, Operand, Pipeline, Range_, Term, Tree};
 use super::{TemplateError, slips};
 
@@ -125,7 +125,7 @@ impl<'t> Parser<'t> {
     }
 
     fn skip_space(&mut self) {
-        while self.peek().kind == Kind::Space {
+        while self.peek().kind == TokenClass::Space {
             self.next += 1;
         }
     }
@@ -145,17 +145,17 @@ impl<'t> Parser<'t> {
     }
 
     fn is_keyword(&self, token: &Token, word: &str) -> bool {
-        token.kind == Kind::Keyword && self.text(token) == word
+        token.kind == TokenClass::Keyword && self.text(token) == word
     }
 
     /// Returns the error for an unexpected token. At the place where the lexer stopped, this is the lexer's own error.
     fn unexpected(&mut self, token: &Token, context: &str) -> TemplateError {
         match token.kind {
-            Kind::End => self
+            TokenClass::End => self
                 .error
                 .take()
                 .unwrap_or_else(|| error(token.at.clone(), "unexpected EOF").hint("an `{{end}}` is missing")),
-            Kind::Keyword if matches!(self.text(token), "end" | "else") => {
+            TokenClass::Keyword if matches!(self.text(token), "end" | "else") => {
                 error(token.at.clone(), format!("unexpected {{{{{}}}}}", self.text(token)))
             }
             _ => error(token.at.clone(), format!("unexpected <{}> in {context}", self.text(token))),
@@ -178,10 +178,10 @@ impl<'t> Parser<'t> {
         loop {
             let token = self.take();
             match token.kind {
-                Kind::Text => nodes.push(Node::Text(place(&token.at))),
-                Kind::Open => {
+                TokenClass::Text => nodes.push(Node::Text(place(&token.at))),
+                TokenClass::Open => {
                     let word = self.peek_solid();
-                    if word.kind != Kind::Keyword {
+                    if word.kind != TokenClass::Keyword {
                         nodes.push(self.plain_action()?);
                         continue;
                     }
@@ -196,7 +196,7 @@ impl<'t> Parser<'t> {
                         _ => nodes.push(self.nested(&word.at, |p| p.control(&word))?),
                     }
                 }
-                Kind::End if top && self.error.is_none() => return Ok((nodes.into(), None)),
+                TokenClass::End if top && self.error.is_none() => return Ok((nodes.into(), None)),
                 _ => return Err(self.unexpected(&token, "template")),
             }
         }
@@ -204,11 +204,15 @@ impl<'t> Parser<'t> {
 
     fn expect_close(&mut self, context: &str) -> Parsed<()> {
         let token = self.take_solid();
-        if token.kind == Kind::Close { Ok(()) } else { Err(self.unexpected(&token, &format!("{{{{{context}}}}}"))) }
+        if token.kind == TokenClass::Close {
+            Ok(())
+        } else {
+            Err(self.unexpected(&token, &format!("{{{{{context}}}}}")))
+        }
     }
 
     fn plain_action(&mut self) -> Parsed<Node> {
-        let pipeline = self.pipeline("command", Kind::Close)?;
+        let pipeline = self.pipeline("command", TokenClass::Close)?;
         Ok(if pipeline.variable.is_some() { Node::Let(pipeline) } else { Node::Print(pipeline) })
     }
 
@@ -248,7 +252,7 @@ impl<'t> Parser<'t> {
             let record = p.scope.dot_is_record;
             let mut arms = Vec::new();
             loop {
-                let pipeline = p.pipeline(word, Kind::Close)?;
+                let pipeline = p.pipeline(word, TokenClass::Close)?;
                 p.scope.dot_is_record = record && (word == "if" || is_record(&pipeline));
                 let (body, end) = p.scoped(|p| p.body(false))?;
                 p.scope.dot_is_record = record;
@@ -285,7 +289,7 @@ impl<'t> Parser<'t> {
             let record = p.scope.dot_is_record;
             let start = p.peek_solid().at.start;
             let declared = p.declarations("range")?;
-            let commands = p.commands("range", Kind::Close)?;
+            let commands = p.commands("range", TokenClass::Close)?;
             let at = place(&(start..p.tokens[p.next - 1].at.start));
             let mut slots = p.assign(&declared)?;
             let element = slots.pop();
@@ -308,25 +312,25 @@ impl<'t> Parser<'t> {
     fn template_name(&mut self, context: &str) -> Parsed<(Str, Range<usize>)> {
         let token = self.take_solid();
         match token.kind {
-            Kind::Quoted | Kind::Raw => Ok((self.string(&token)?.to_key(), token.at)),
+            TokenClass::Quoted | TokenClass::Raw => Ok((self.string(&token)?.to_key(), token.at)),
             _ => Err(self.unexpected(&token, context)),
         }
     }
 
     fn call(&mut self, word: &Token) -> Parsed<Node> {
         let (name, at) = self.template_name("template clause")?;
-        let argument = if self.peek_solid().kind == Kind::Close {
+        let argument = if self.peek_solid().kind == TokenClass::Close {
             self.next += 1;
             None
         } else {
-            Some(self.pipeline("template clause", Kind::Close)?)
+            Some(self.pipeline("template clause", TokenClass::Close)?)
         };
         Ok(Node::Template(Call { name, target: None, argument, at: place(&(word.at.start..at.end)) }))
     }
 
     fn block(&mut self, word: &Token) -> Parsed<Node> {
         let (name, at) = self.template_name("block clause")?;
-        let argument = Some(self.pipeline("block clause", Kind::Close)?);
+        let argument = Some(self.pipeline("block clause", TokenClass::Close)?);
         self.definition(name.clone(), &at)?;
         Ok(Node::Template(Call { name, target: None, argument, at: place(&(word.at.start..at.end)) }))
     }

@@ -12,7 +12,7 @@ mod compile;
 mod contradiction;
 mod source;
 
-use source::{Shown, Source};
+use source::{PrintedForms, Source};
 
 /// The structure of a condition.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) enum Predicate {
     /// `le`.
     LessOrEqual(Source, Source),
     /// `eq (printf "%v" left) "text"`.
-    Shows(Source, Shown),
+    Shows(Source, PrintedForms),
     /// A text function of sprig, with the text to search for and the text to search in.
     Text(TextTest, Source, Source),
     /// True if `if` treats the value as true.

@@ -1,6 +1,7 @@
 //! Reference of the functions and methods that templates may call: what each does, an example and its result.
 //!
-//! Texts stand beside each other by subject. Results are not written down: [`Entry::outcome`] renders the example.
+//! Texts are grouped by subject. Results are not stored: [`FunctionEntry::outcome`] renders the
+//! example.
 
 use std::sync::LazyLock;
 
@@ -23,16 +24,16 @@ mod strings;
 
 /// Functions of one subject.
 #[derive(Debug)]
-pub struct Group {
+pub struct FunctionGroup {
     /// The subject, as a title.
     pub title: &'static str,
     /// The functions, the most used first.
-    pub entries: &'static [Entry],
+    pub entries: &'static [FunctionEntry],
 }
 
 /// One function, or several that do the same.
 #[derive(Debug)]
-pub struct Entry {
+pub struct FunctionEntry {
     /// The names of the function: the usual one, then its aliases.
     pub names: &'static [&'static str],
     /// Names of the parameters in order. `name...` takes any number of arguments, `[name]` at most one.
@@ -45,7 +46,7 @@ pub struct Entry {
     pub form: Option<&'static str>,
 }
 
-/// Why an example has no output.
+/// Reason why an example has no output.
 #[derive(Debug, thiserror::Error)]
 pub enum ExampleError {
     /// It does not compile.
@@ -79,40 +80,40 @@ pub enum Count {
 }
 
 /// All functions by subject.
-pub static FUNCTIONS: &[Group] = &[
-    Group { title: "Comparison and logic", entries: logic::COMPARISON },
-    Group { title: "Defaults and choices", entries: logic::DEFAULTS },
-    Group { title: "Printing", entries: output::PRINTING },
-    Group { title: "Text", entries: strings::TEXT },
-    Group { title: "Case of letters", entries: strings::CASE },
-    Group { title: "Shape of text", entries: strings::SHAPE },
-    Group { title: "Splitting and joining text", entries: strings::PIECES },
-    Group { title: "Regular expressions", entries: patterns::ENTRIES },
-    Group { title: "Whole numbers", entries: numbers::WHOLE },
-    Group { title: "Numbers with a fraction", entries: numbers::FRACTIONS },
-    Group { title: "Number sequences", entries: numbers::SEQUENCES },
-    Group { title: "Lists", entries: lists::ENTRIES },
-    Group { title: "Maps", entries: maps::ENTRIES },
-    Group { title: "Dates and times", entries: dates::ENTRIES },
-    Group { title: "JSON", entries: encoding::JSON },
-    Group { title: "Encodings and checksums", entries: encoding::ENCODINGS },
-    Group { title: "Escaping", entries: output::ESCAPING },
-    Group { title: "URLs and paths", entries: others::PLACES },
-    Group { title: "Versions", entries: others::VERSIONS },
-    Group { title: "Types", entries: others::TYPES },
-    Group { title: "Random values", entries: others::RANDOM },
-    Group { title: "Other functions", entries: others::REST },
+pub static FUNCTIONS: &[FunctionGroup] = &[
+    FunctionGroup { title: "Comparison and logic", entries: logic::COMPARISON },
+    FunctionGroup { title: "Defaults and choices", entries: logic::DEFAULTS },
+    FunctionGroup { title: "Printing", entries: output::PRINTING },
+    FunctionGroup { title: "Text", entries: strings::TEXT },
+    FunctionGroup { title: "Case of letters", entries: strings::CASE },
+    FunctionGroup { title: "Shape of text", entries: strings::SHAPE },
+    FunctionGroup { title: "Splitting and joining text", entries: strings::PIECES },
+    FunctionGroup { title: "Regular expressions", entries: patterns::ENTRIES },
+    FunctionGroup { title: "Whole numbers", entries: numbers::WHOLE },
+    FunctionGroup { title: "Numbers with a fraction", entries: numbers::FRACTIONS },
+    FunctionGroup { title: "Number sequences", entries: numbers::SEQUENCES },
+    FunctionGroup { title: "Lists", entries: lists::ENTRIES },
+    FunctionGroup { title: "Maps", entries: maps::ENTRIES },
+    FunctionGroup { title: "Dates and times", entries: dates::ENTRIES },
+    FunctionGroup { title: "JSON", entries: encoding::JSON },
+    FunctionGroup { title: "Encodings and checksums", entries: encoding::ENCODINGS },
+    FunctionGroup { title: "Escaping", entries: output::ESCAPING },
+    FunctionGroup { title: "URLs and paths", entries: others::PLACES },
+    FunctionGroup { title: "Versions", entries: others::VERSIONS },
+    FunctionGroup { title: "Types", entries: others::TYPES },
+    FunctionGroup { title: "Random values", entries: others::RANDOM },
+    FunctionGroup { title: "Other functions", entries: others::REST },
 ];
 
 /// Methods, by the value that has them. Those of the metadata are [`metadata_methods`].
-pub static METHODS: &[Group] = &[
-    Group { title: "The operation", entries: methods::OPERATION },
-    Group { title: "The position", entries: methods::POSITION },
-    Group { title: "The record", entries: methods::RECORD },
-    Group { title: "The key and the sides of the payload", entries: methods::DATA },
-    Group { title: "Times", entries: methods::TIME },
-    Group { title: "Durations", entries: methods::DURATION },
-    Group { title: "Versions", entries: methods::VERSION },
+pub static METHODS: &[FunctionGroup] = &[
+    FunctionGroup { title: "The operation", entries: methods::OPERATION },
+    FunctionGroup { title: "The position", entries: methods::POSITION },
+    FunctionGroup { title: "The record", entries: methods::RECORD },
+    FunctionGroup { title: "The key and the sides of the payload", entries: methods::DATA },
+    FunctionGroup { title: "Times", entries: methods::TIME },
+    FunctionGroup { title: "Durations", entries: methods::DURATION },
+    FunctionGroup { title: "Versions", entries: methods::VERSION },
 ];
 
 /// The methods of the metadata: the name, the entry that the method reads, and the type of its result.
@@ -164,7 +165,7 @@ pub fn render_example(template: &str) -> Result<String, ExampleError> {
 }
 
 /// The entry of a function, by any of its names.
-pub fn find(name: &str) -> Option<&'static Entry> {
+pub fn find(name: &str) -> Option<&'static FunctionEntry> {
     FUNCTIONS.iter().flat_map(|group| group.entries).find(|entry| entry.names.contains(&name))
 }
 
@@ -173,19 +174,19 @@ pub fn refused() -> impl Iterator<Item = (&'static [&'static str], &'static str)
     functions::REFUSED.iter().copied()
 }
 
-impl Entry {
+impl FunctionEntry {
     const fn new(
         names: &'static [&'static str],
         parameters: &'static str,
         summary: &'static str,
         example: &'static str,
-    ) -> Entry {
-        Entry { names, parameters, summary, example, form: None }
+    ) -> FunctionEntry {
+        FunctionEntry { names, parameters, summary, example, form: None }
     }
 
     /// The same, with the form of a result that differs from one rendering to the next.
-    const fn giving(self, form: &'static str) -> Entry {
-        Entry { form: Some(form), ..self }
+    const fn giving(self, form: &'static str) -> FunctionEntry {
+        FunctionEntry { form: Some(form), ..self }
     }
 
     /// The usual name.

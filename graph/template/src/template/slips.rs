@@ -30,7 +30,7 @@ pub(super) fn explain(source: &str, error: TemplateError) -> TemplateError {
 
 /// A suggested correction of a text.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Meant {
+pub struct Suggestion {
     /// The corrected template.
     pub text: String,
     /// True if the suggestion is unambiguous.
@@ -38,7 +38,7 @@ pub struct Meant {
 }
 
 /// Corrects a condition without braces, such as `price == 10` or `{ gt .a 1 }}`, as a whole.
-pub fn bare(text: &str) -> Option<Meant> {
+pub fn bare(text: &str) -> Option<Suggestion> {
     let inner = text.trim().trim_start_matches('{').trim_end_matches('}').trim();
     let (inner, sure) = match rewritten(inner).filter(|rewritten| !rewritten.only_names) {
         Some(rewritten) => {
@@ -52,7 +52,7 @@ pub fn bare(text: &str) -> Option<Meant> {
         None => return None,
     };
     let whole = format!("{{{{ {inner} }}}}");
-    (whole.len() < 4096 && compiles(&whole)).then_some(Meant { text: whole, sure })
+    (whole.len() < 4096 && compiles(&whole)).then_some(Suggestion { text: whole, sure })
 }
 
 /// Corrects a path that begins with a name for the record itself, such as `.record.kind`.

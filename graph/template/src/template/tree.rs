@@ -24,7 +24,7 @@ pub struct Definition {
     pub name: Str,
     /// The content.
     pub body: Body,
-    /// Maximum number of variables alive at once. Slot 0 is `$`.
+    /// Maximum number of variables in scope at the same time. Slot 0 is `$`.
     pub slots: usize,
 }
 
@@ -184,12 +184,12 @@ pub struct Fields {
     /// The names.
     pub names: Box<[Str]>,
     /// The part of the record in which the names begin, if they start at the record.
-    pub part: Option<Part>,
+    pub part: Option<RecordPart>,
 }
 
 /// A part of the record, with the number of names that lead to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum RecordPart {
     /// `.Metadata`
     Metadata,
     /// `.Key`
@@ -200,28 +200,28 @@ pub enum Part {
     After,
 }
 
-impl Part {
+impl RecordPart {
     /// Returns the part that `names` begin in, if they start at the record and lead to a field or entry below the part,
     /// not to a method.
-    pub fn of(names: &[Str]) -> Option<Part> {
+    pub fn of(names: &[Str]) -> Option<RecordPart> {
         let (part, depth) = match names {
-            [first, ..] if first == "Metadata" => (Part::Metadata, 1),
-            [first, ..] if first == "Key" => (Part::Key, 1),
-            [first, second, ..] if first == "Payload" && second == "Before" => (Part::Before, 2),
-            [first, second, ..] if first == "Payload" && second == "After" => (Part::After, 2),
+            [first, ..] if first == "Metadata" => (RecordPart::Metadata, 1),
+            [first, ..] if first == "Key" => (RecordPart::Key, 1),
+            [first, second, ..] if first == "Payload" && second == "Before" => (RecordPart::Before, 2),
+            [first, second, ..] if first == "Payload" && second == "After" => (RecordPart::After, 2),
             _ => return None,
         };
         let below = names.get(depth)?;
         let is_method =
-            if part == Part::Metadata { methods::is_of_metadata(below) } else { methods::is_of_data(below) };
+            if part == RecordPart::Metadata { methods::is_of_metadata(below) } else { methods::is_of_data(below) };
         (!is_method).then_some(part)
     }
 
     /// Returns the number of names that lead to the part.
     pub fn depth(self) -> usize {
         match self {
-            Part::Metadata | Part::Key => 1,
-            Part::Before | Part::After => 2,
+            RecordPart::Metadata | RecordPart::Key => 1,
+            RecordPart::Before | RecordPart::After => 2,
         }
     }
 }

@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 
 use crate::codes;
 use crate::cohere::Api;
-use crate::question::{Asking, Question, output, text_in};
+use crate::question::{RecordRequest, RequestOperator, output, text_in};
 use crate::text::text_at;
 
 /// Returns the `cohere.command` processor for the registry.
@@ -47,12 +47,12 @@ struct Settings {
     api: Api,
 }
 
-fn configure(settings: Settings) -> Result<Asking<Chat>, Diagnostics> {
+fn configure(settings: Settings) -> Result<RequestOperator<Chat>, Diagnostics> {
     let Settings { prompt, model, input, output: place, api } = settings;
     let output = output(&place)?;
     let prompt = Prompt::parse(&prompt).map_err(|what| prompt.finding(codes::SETTINGS_INVALID, what))?;
     let address = api.address("/v2/chat")?;
-    Ok(Asking { address, question: Arc::new(Chat { input, output, model, prompt }) })
+    Ok(RequestOperator { address, question: Arc::new(Chat { input, output, model, prompt }) })
 }
 
 /// A prompt template with placeholders.
@@ -96,7 +96,7 @@ struct Chat {
     prompt: Prompt,
 }
 
-impl Question for Chat {
+impl RecordRequest for Chat {
     fn ask(&self, record: &Record) -> Result<Json, Fault> {
         let content = self.prompt.fill(&text_at(record, &self.input)?);
         Ok(

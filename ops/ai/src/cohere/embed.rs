@@ -12,7 +12,7 @@ use serde_json::{Map, json};
 
 use crate::codes;
 use crate::cohere::Api;
-use crate::embedding::{Form, Model, Protocol, Rows};
+use crate::embedding::{EmbeddingFormat, EmbeddingProcessor, Model, Protocol};
 
 const TYPES: [&str; 5] = ["search_document", "search_query", "classification", "clustering", "image"];
 
@@ -50,7 +50,7 @@ struct Settings {
     api: Api,
 }
 
-fn configure(settings: Settings) -> Result<Rows, Diagnostics> {
+fn configure(settings: Settings) -> Result<EmbeddingProcessor, Diagnostics> {
     let output = crate::question::output(&settings.output_field)?;
     let (name, kind) = (&settings.model, &settings.input_type);
     if kind.is_none() && !name.contains("v2") {
@@ -64,12 +64,12 @@ fn configure(settings: Settings) -> Result<Rows, Diagnostics> {
     let address = settings.api.address(protocol.path())?;
     let mut more = Map::from_iter([("embedding_types".to_owned(), json!(["float"]))]);
     more.extend(kind.as_ref().map(|kind| ("input_type".to_owned(), kind.as_str().into())));
-    Ok(Rows {
+    Ok(EmbeddingProcessor {
         address,
         model: Model { protocol, name: settings.model.into_value(), dimensions: None, more },
         input: ("inputField", settings.input_field),
         output: ("outputField", output),
-        form: Form::Json,
+        form: EmbeddingFormat::Json,
         batch: settings.max_texts_per_request,
         remember: false,
         note: Some(Str::from_static("cohere.embed.model")),

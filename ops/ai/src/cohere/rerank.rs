@@ -86,19 +86,19 @@ impl ConfiguredOperator for Rerank {
 
     fn build(&self, context: &OperatorContext) -> Result<BuiltAsync, Fault> {
         let service = self.address.open(context.host.network)?;
-        Ok(Arc::new(Opened { rerank: self.clone(), service }))
+        Ok(Arc::new(RerankOperator { rerank: self.clone(), service }))
     }
 }
 
 #[derive(Serialize)]
-struct Question<'a> {
+struct RerankRequest<'a> {
     model: &'a str,
     query: &'a str,
     documents: &'a [Cow<'a, str>],
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct RerankAnswer {
     results: Vec<Score>,
 }
 
@@ -110,23 +110,23 @@ struct Score {
 
 #[derive(Serialize)]
 struct Stored<'a> {
-    document: Document<'a>,
+    document: RerankDocument<'a>,
     index: usize,
     relevance_score: f64,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct RerankDocument<'a> {
     text: &'a str,
 }
 
-struct Opened {
+struct RerankOperator {
     rerank: Rerank,
     service: Service,
 }
 
 #[async_trait]
-impl AsyncOperator for Opened {
+impl AsyncOperator for RerankOperator {
     async fn call(&self, records: &mut [Record], _: &OperatorContext) -> Vec<Decision> {
         let results = {
             let texts: Vec<_> = records.iter().map(|record| self.text(record)).collect();
@@ -143,7 +143,7 @@ impl AsyncOperator for Opened {
     }
 }
 
-impl Opened {
+impl RerankOperator {
     fn text<'r>(&self, record: &'r Record) -> Result<Cow<'r, str>, Fault> {
         self.rerank.output.has_parent(record)?;
         text_at(record, &self.rerank.input)
@@ -154,8 +154,8 @@ impl Opened {
         if documents.is_empty() {
             return Vec::new();
         }
-        let question = Question { model: &self.rerank.model, query: &self.rerank.query, documents };
-        let answer: Answer = match self.service.ask(&question).await {
+        let question = RerankRequest { model: &self.rerank.model, query: &self.rerank.query, documents };
+        let answer: RerankAnswer = match self.service.ask(&question).await {
             Ok(answer) => answer,
             Err(refusal) => return vec![Err(Fault::from(refusal)); documents.len()],
         };
@@ -165,7 +165,7 @@ impl Opened {
             Err(why) => return vec![Err(self.service.unusable(why)); documents.len()],
         };
         let stored = |(index, (text, relevance_score)): (usize, (&Cow<'_, str>, f64))| {
-            serde_json::to_string(&Stored { document: Document { text }, index, relevance_score })
+            serde_json::to_string(&Stored { document: RerankDocument { text }, index, relevance_score })
                 .map_err(|error| Fault::record(codes::ANSWER_UNUSABLE, error))
         };
         documents.iter().zip(scores).enumerate().map(stored).collect()

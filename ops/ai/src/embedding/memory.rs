@@ -15,22 +15,22 @@ const SPACE: &str = "ai.embedding.1";
 
 /// Cache of embeddings. The key contains everything that an embedding depends on: the service, the model with all
 /// parameters, and the text. A failing store costs additional requests, but fails no records.
-pub(crate) struct Memory {
-    memo: Arc<dyn ResultCache>,
+pub(crate) struct EmbeddingCache {
+    result_cache: Arc<dyn ResultCache>,
     /// Address of the service: another one may have other weights under the same name.
     service: String,
 }
 
-impl Memory {
-    pub(crate) fn new(memo: Arc<dyn ResultCache>, service: String) -> Memory {
-        Memory { memo, service }
+impl EmbeddingCache {
+    pub(crate) fn new(result_cache: Arc<dyn ResultCache>, service: String) -> EmbeddingCache {
+        EmbeddingCache { result_cache, service }
     }
 
     /// Returns the cached embedding of each text.
     pub(super) async fn recall(&self, model: &Model, texts: &[&str]) -> Vec<Option<Embedding>> {
         let context = self.context(model);
         let keys: Vec<ResultKey> = texts.iter().map(|text| key(&context, text)).collect();
-        match self.memo.recall(SPACE, &keys).await {
+        match self.result_cache.recall(SPACE, &keys).await {
             Ok(found) if found.len() == texts.len() => {
                 found.into_iter().map(|bytes| decode(&bytes?, model.dimensions)).collect()
             }
@@ -50,7 +50,7 @@ impl Memory {
         if entries.is_empty() {
             return;
         }
-        if let Err(error) = self.memo.keep(SPACE, entries).await {
+        if let Err(error) = self.result_cache.keep(SPACE, entries).await {
             tracing::warn!(%error, "embeddings cannot be cached: they will be requested again");
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json};
 
 use super::Embedding;
 use crate::indexed::by_index;
-use crate::service::{Refusal, Service};
+use crate::service::{AiServiceFailure, Service};
 
 /// Format of requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Model {
         &self,
         service: &Service,
         texts: &[&str],
-    ) -> Result<Vec<Result<Embedding, String>>, Refusal> {
+    ) -> Result<Vec<Result<Embedding, String>>, AiServiceFailure> {
         let mut question = self.more.clone();
         question.insert("model".into(), self.name.as_str().into());
         question.insert(self.protocol.texts().into(), texts.into());
@@ -108,7 +108,7 @@ impl Model {
         let vectors = match self.protocol {
             Protocol::OpenAi | Protocol::Voyage => {
                 let answer: OpenAiAnswer = service.ask(&question).await?;
-                in_order(answer.data, texts.len()).map_err(|why| Refusal::Other(service.unusable(why)))?
+                in_order(answer.data, texts.len()).map_err(|why| AiServiceFailure::Other(service.unusable(why)))?
             }
             Protocol::Ollama => {
                 let answer: OllamaAnswer = service.ask(&question).await?;
@@ -121,10 +121,10 @@ impl Model {
         };
         if vectors.len() != texts.len() {
             let why = format!("it has {} for {}", counted(vectors.len(), "embedding"), counted(texts.len(), "text"));
-            return Err(Refusal::Other(service.unusable(why)));
+            return Err(AiServiceFailure::Other(service.unusable(why)));
         }
         if self.dimensions.is_none() {
-            alike(&vectors).map_err(|why| Refusal::Other(service.unusable(why)))?;
+            alike(&vectors).map_err(|why| AiServiceFailure::Other(service.unusable(why)))?;
         }
         Ok(vectors.into_iter().map(|vector| self.checked(vector?)).collect())
     }

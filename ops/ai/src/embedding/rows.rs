@@ -14,14 +14,14 @@ use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use async_trait::async_trait;
 
-use super::{Embedder, Embedding, Memory, Model};
+use super::{Embedder, Embedding, EmbeddingCache, Model};
 use crate::codes;
 use crate::service::Address;
 use crate::text::{text_at, text_of};
 
 /// Format of a stored embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum EmbeddingFormat {
     /// A list of floats; for a list of texts, a list of those.
     List,
     /// The JSON text of such a list.
@@ -30,12 +30,12 @@ pub(crate) enum Form {
 
 /// A processor that stores embeddings in records.
 #[derive(Clone)]
-pub(crate) struct Rows {
+pub(crate) struct EmbeddingProcessor {
     pub(crate) address: Address,
     pub(crate) model: Model,
     pub(crate) input: (&'static str, Reference),
     pub(crate) output: (&'static str, Reference),
-    pub(crate) form: Form,
+    pub(crate) form: EmbeddingFormat,
     /// Maximum number of texts per request.
     pub(crate) batch: usize,
     /// True if embeddings are cached.
@@ -44,7 +44,7 @@ pub(crate) struct Rows {
     pub(crate) note: Option<Str>,
 }
 
-impl ConfiguredOperator for Rows {
+impl ConfiguredOperator for EmbeddingProcessor {
     type Built = BuiltAsync;
 
     fn signature(&self) -> Signature {
@@ -59,7 +59,7 @@ impl ConfiguredOperator for Rows {
     fn flow(&self, flow: &mut Flow) {
         flow.may_fail();
         flow.get(self.input.0, &self.input.1);
-        let kinds = if self.form == Form::List { Kinds::LIST } else { Kinds::TEXT };
+        let kinds = if self.form == EmbeddingFormat::List { Kinds::LIST } else { Kinds::TEXT };
         flow.set(self.output.0, &self.output.1, Type::of(kinds));
         if let Some(key) = &self.note {
             flow.record.metadata.insert(key.clone());
@@ -68,15 +68,15 @@ impl ConfiguredOperator for Rows {
 
     fn build(&self, context: &OperatorContext) -> Result<BuiltAsync, Fault> {
         let host = &context.host;
-        let memory = self.remember.then(|| Memory::new(host.memo.clone(), self.address.shown()));
+        let memory = self.remember.then(|| EmbeddingCache::new(host.result_cache.clone(), self.address.shown()));
         let service = self.address.open(host.network)?;
         let embedder = Embedder { service, model: self.model.clone(), batch: self.batch, memory };
-        Ok(Arc::new(Opened { rows: self.clone(), embedder }))
+        Ok(Arc::new(EmbeddingOperator { rows: self.clone(), embedder }))
     }
 }
 
-struct Opened {
-    rows: Rows,
+struct EmbeddingOperator {
+    rows: EmbeddingProcessor,
     embedder: Embedder,
 }
 
@@ -87,7 +87,7 @@ struct Texts<'r> {
 }
 
 #[async_trait]
-impl AsyncOperator for Opened {
+impl AsyncOperator for EmbeddingOperator {
     async fn call(&self, records: &mut [Record], _: &OperatorContext) -> Vec<Decision> {
         let embeddings = {
             let rows: Vec<Result<Texts<'_>, Fault>> = records.iter().map(|record| self.rows.texts(record)).collect();
@@ -109,12 +109,12 @@ impl AsyncOperator for Opened {
     }
 }
 
-impl Rows {
+impl EmbeddingProcessor {
     fn texts<'r>(&self, record: &'r Record) -> Result<Texts<'r>, Fault> {
         let input = &self.input.1;
         self.output.1.has_parent(record)?;
         let (texts, list) = match input.get(record)? {
-            Some(Part::Value(Value::List(items))) if self.form == Form::List => {
+            Some(Part::Value(Value::List(items))) if self.form == EmbeddingFormat::List => {
                 (items.iter().map(|item| text_of(item, input)).collect::<Result<_, _>>()?, true)
             }
             _ => (vec![text_at(record, input)?], false),
@@ -124,8 +124,8 @@ impl Rows {
 
     fn put(&self, value: Value, record: &mut Record) -> Result<(), Fault> {
         let value = match self.form {
-            Form::List => value,
-            Form::Json => {
+            EmbeddingFormat::List => value,
+            EmbeddingFormat::Json => {
                 let mut text = Vec::new();
                 write_value(&value, &mut text)?;
                 Value::from(String::from_utf8(text).map_err(|error| Fault::record(codes::ANSWER_UNUSABLE, error))?)

@@ -10,7 +10,7 @@ use anabranch_record::reference::Reference;
 use anabranch_record::text::Str;
 use serde_json::Map;
 
-use crate::embedding::{Form, Model, Protocol, Rows};
+use crate::embedding::{EmbeddingFormat, EmbeddingProcessor, Model, Protocol};
 use crate::openai::Api;
 use crate::service::Requests;
 
@@ -50,7 +50,7 @@ struct Settings {
     requests: Requests,
 }
 
-fn configure(settings: Settings) -> Result<Rows, Diagnostics> {
+fn configure(settings: Settings) -> Result<EmbeddingProcessor, Diagnostics> {
     let field = crate::question::output(&settings.field)?;
     let protocol = Protocol::OpenAi;
     let address = settings.api.address(protocol.path(), &settings.requests)?;
@@ -58,12 +58,12 @@ fn configure(settings: Settings) -> Result<Rows, Diagnostics> {
     more.insert("encoding_format".to_owned(), settings.encoding.as_str().into());
     more.extend(settings.user.map(|user| ("user".to_owned(), user.as_str().into())));
     let model = Model { protocol, name: settings.model, dimensions: settings.dimensions, more };
-    Ok(Rows {
+    Ok(EmbeddingProcessor {
         address,
         model,
         input: ("field", field.clone()),
         output: ("field", field),
-        form: Form::Json,
+        form: EmbeddingFormat::Json,
         batch: settings.max_texts_per_request,
         remember: false,
         note: None,

@@ -16,7 +16,7 @@ use anabranch_record::value::Value;
 use serde_json::{Map, Value as Json, json};
 
 use crate::openai::Api;
-use crate::question::{Asking, Question, text_in};
+use crate::question::{RecordRequest, RequestOperator, text_in};
 use crate::service::Requests;
 use crate::text::text_at;
 
@@ -90,7 +90,7 @@ struct Settings {
     requests: Requests,
 }
 
-fn configure(settings: &Settings) -> Result<Asking<Completion>, Diagnostics> {
+fn configure(settings: &Settings) -> Result<RequestOperator<Completion>, Diagnostics> {
     let field = crate::question::output(&settings.field)?;
     let address = settings.api.address("/chat/completions", &settings.requests)?;
     let question = Arc::new(Completion {
@@ -99,7 +99,7 @@ fn configure(settings: &Settings) -> Result<Asking<Completion>, Diagnostics> {
         developer_message: settings.developer_message.to_string(),
         strict: settings.strict_output,
     });
-    Ok(Asking { address, question })
+    Ok(RequestOperator { address, question })
 }
 
 impl Settings {
@@ -147,7 +147,7 @@ struct Completion {
     strict: bool,
 }
 
-impl Question for Completion {
+impl RecordRequest for Completion {
     fn ask(&self, record: &Record) -> Result<Json, Fault> {
         let text = text_at(record, &self.field)?;
         let mut body = self.body.clone();

@@ -179,7 +179,7 @@ async fn answer(version: Version, plugin: Arc<Plugin>, request: http::Request<Bo
             .await
         }
         (_, method) if method == open && is_source => {
-            unary(request, move |wire::At { position }| source::open(plugin.clone(), position)).await
+            unary(request, move |wire::PositionMessage { position }| source::open(plugin.clone(), position)).await
         }
         (_, method) if method == open => unary(request, move |_: wire::Empty| destination::open(plugin.clone())).await,
         (_, "Run") => match (is_source, version) {
@@ -190,7 +190,7 @@ async fn answer(version: Version, plugin: Arc<Plugin>, request: http::Request<Bo
                 .await
             }
             (true, Version::One) => {
-                streaming(request, move |acks: Streaming<wire::At>| {
+                streaming(request, move |acks: Streaming<wire::PositionMessage>| {
                     let records = source::run(plugin.clone(), acks, |ack| vec![ack.position], |records| records);
                     let one = |record| Ok(wire::OneRecord { record: Some(record) });
                     Messages::of(records.flat_map(move |records| match records {
@@ -220,7 +220,9 @@ async fn answer(version: Version, plugin: Arc<Plugin>, request: http::Request<Bo
             }
         },
         (_, "Stop") if is_source => unary(request, move |_: wire::Empty| source::stop(plugin.clone())).await,
-        (_, "Stop") => unary(request, move |wire::At { position }| destination::stop(plugin.clone(), position)).await,
+        (_, "Stop") => {
+            unary(request, move |wire::PositionMessage { position }| destination::stop(plugin.clone(), position)).await
+        }
         (_, "Teardown") => unary(request, move |_: wire::Empty| teardown(plugin.clone())).await,
         _ => Status::unimplemented("unknown method").into_http(),
     }

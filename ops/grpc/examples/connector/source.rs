@@ -57,7 +57,7 @@ pub(crate) async fn open(plugin: Arc<Plugin>, position: Bytes) -> Result<wire::E
     Ok(wire::Empty {})
 }
 
-pub(crate) async fn stop(plugin: Arc<Plugin>) -> Result<wire::At, Status> {
+pub(crate) async fn stop(plugin: Arc<Plugin>) -> Result<wire::PositionMessage, Status> {
     plugin.note("stop");
     if plugin.fault("stop-hang").is_some() {
         hang().await;
@@ -74,7 +74,7 @@ pub(crate) async fn stop(plugin: Arc<Plugin>) -> Result<wire::At, Status> {
     let next = next.load(Ordering::SeqCst);
     let sent_any = next > first.load(Ordering::SeqCst);
     let position = if sent_any { Bytes::from((next - 1).to_string()) } else { Bytes::new() };
-    Ok(wire::At { position })
+    Ok(wire::PositionMessage { position })
 }
 
 /// Sends lines in messages, and checks the order of acknowledgements.

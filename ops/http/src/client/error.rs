@@ -20,13 +20,13 @@ const SHOWN: usize = 300;
 #[derive(Debug)]
 pub struct HttpError {
     request: String,
-    problem: Problem,
+    problem: RequestProblem,
     attempts: u32,
 }
 
 /// Reason of the failure.
 #[derive(Debug, thiserror::Error)]
-pub enum Problem {
+pub enum RequestProblem {
     /// The answer has an error status.
     #[error("answered {status}{}{}", said_after(.said), wish(*.retry_after))]
     Status {
@@ -34,7 +34,7 @@ pub enum Problem {
         status: StatusCode,
         /// Beginning of the body.
         said: String,
-        /// Time that the server asks to wait.
+        /// Delay that the server requests.
         retry_after: Option<Duration>,
     },
     /// The answer has a success status, and its body is an error.
@@ -78,12 +78,12 @@ pub enum Problem {
 }
 
 impl HttpError {
-    pub(super) fn new(request: String, problem: Problem) -> Self {
+    pub(super) fn new(request: String, problem: RequestProblem) -> Self {
         HttpError { request, problem, attempts: 1 }
     }
 
     pub(super) fn of(request: String, error: reqwest::Error) -> Self {
-        HttpError::new(request, Problem::from(error))
+        HttpError::new(request, RequestProblem::from(error))
     }
 
     pub(super) fn after(mut self, attempts: u32) -> Self {
@@ -92,7 +92,7 @@ impl HttpError {
     }
 
     /// Returns the reason of the failure.
-    pub fn problem(&self) -> &Problem {
+    pub fn problem(&self) -> &RequestProblem {
         &self.problem
     }
 
@@ -104,20 +104,20 @@ impl HttpError {
     /// Returns `true` if a retry may succeed.
     pub(super) fn is_worth_another_attempt(&self) -> bool {
         match &self.problem {
-            Problem::Status { status, retry_after, .. } => {
+            RequestProblem::Status { status, retry_after, .. } => {
                 let transient = matches!(status.as_u16(), 408 | 429 | 500..=599);
                 transient && retry_after.is_none_or(|wait| wait <= LONGEST_WAIT)
             }
-            Problem::Disguised { transient, .. } => *transient,
-            Problem::Connect(_) | Problem::Timeout | Problem::Broken(_) => true,
-            Problem::Redirect { .. } | Problem::TooLarge { .. } | Problem::Invalid(_) => false,
+            RequestProblem::Disguised { transient, .. } => *transient,
+            RequestProblem::Connect(_) | RequestProblem::Timeout | RequestProblem::Broken(_) => true,
+            RequestProblem::Redirect { .. } | RequestProblem::TooLarge { .. } | RequestProblem::Invalid(_) => false,
         }
     }
 
-    /// Returns the status with which the server asks to wait, and the time.
+    /// Returns the status with which the server requests a delay, and the delay.
     pub(super) fn throttled_for(&self) -> Option<(StatusCode, Duration)> {
         match &self.problem {
-            Problem::Status { status, retry_after, .. } if matches!(status.as_u16(), 429 | 503) => {
+            RequestProblem::Status { status, retry_after, .. } if matches!(status.as_u16(), 429 | 503) => {
                 retry_after.filter(|wait| *wait <= LONGEST_WAIT).map(|wait| (*status, wait))
             }
             _ => None,
@@ -126,7 +126,7 @@ impl HttpError {
 
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match &self.problem {
-            Problem::Status { retry_after, .. } => *retry_after,
+            RequestProblem::Status { retry_after, .. } => *retry_after,
             _ => None,
         }
     }
@@ -134,7 +134,7 @@ impl HttpError {
     /// Returns `true` if the server or a proxy did not authenticate the caller: status 401 or 407. With a 403, it knows
     /// the caller and denies the request.
     pub fn is_of_login(&self) -> bool {
-        matches!(&self.problem, Problem::Status { status, .. } if matches!(status.as_u16(), 401 | 407))
+        matches!(&self.problem, RequestProblem::Status { status, .. } if matches!(status.as_u16(), 401 | 407))
     }
 
     /// Returns the fault that concerns all requests with these credentials, whatever the record. The credentials may be
@@ -145,12 +145,14 @@ impl HttpError {
 
     fn code(&self) -> Code {
         match &self.problem {
-            Problem::Status { .. } | Problem::Disguised { .. } | Problem::Redirect { .. } => codes::HTTP_STATUS,
-            Problem::Connect(_) => codes::HTTP_CONNECT,
-            Problem::Timeout => codes::HTTP_TIMEOUT,
-            Problem::Broken(_) => codes::HTTP_BROKEN,
-            Problem::TooLarge { .. } => codes::HTTP_TOO_LARGE,
-            Problem::Invalid(_) => codes::HTTP_INVALID,
+            RequestProblem::Status { .. } | RequestProblem::Disguised { .. } | RequestProblem::Redirect { .. } => {
+                codes::HTTP_STATUS
+            }
+            RequestProblem::Connect(_) => codes::HTTP_CONNECT,
+            RequestProblem::Timeout => codes::HTTP_TIMEOUT,
+            RequestProblem::Broken(_) => codes::HTTP_BROKEN,
+            RequestProblem::TooLarge { .. } => codes::HTTP_TOO_LARGE,
+            RequestProblem::Invalid(_) => codes::HTTP_INVALID,
         }
     }
 }
@@ -174,14 +176,14 @@ impl From<HttpError> for Fault {
     }
 }
 
-impl From<reqwest::Error> for Problem {
-    fn from(error: reqwest::Error) -> Problem {
+impl From<reqwest::Error> for RequestProblem {
+    fn from(error: reqwest::Error) -> RequestProblem {
         let why = root(&error);
         match () {
-            () if error.is_timeout() && !error.is_connect() => Problem::Timeout,
-            () if error.is_connect() => Problem::Connect(why),
-            () if error.is_builder() => Problem::Invalid(why),
-            () => Problem::Broken(why),
+            () if error.is_timeout() && !error.is_connect() => RequestProblem::Timeout,
+            () if error.is_connect() => RequestProblem::Connect(why),
+            () if error.is_builder() => RequestProblem::Invalid(why),
+            () => RequestProblem::Broken(why),
         }
     }
 }

@@ -31,7 +31,7 @@ impl Pace {
             let mine = next.map_or(earliest, |next| next.max(earliest));
             tokio::time::sleep_until(mine).await;
             if pause.until().is_none() {
-                // Only used times count: those in a pause, or of a dropped future, are free again.
+                // Only used start times count: those in a pause, or of a dropped future, become free.
                 *next = mine.checked_add(gap);
                 return;
             }

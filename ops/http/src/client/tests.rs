@@ -119,7 +119,7 @@ async fn attempts_are_evenly_spread_after_a_pause_too() {
     let answers = async {
         tokio::time::sleep(Duration::from_millis(10)).await;
         let _ = client.pause.extend(Duration::from_secs(1));
-        // While those who waited for the first wait for their moment.
+        // Meanwhile, the requests that waited for the first one wait for their start.
         tokio::time::sleep(Duration::from_millis(1300)).await;
         let _ = client.pause.extend(Duration::from_secs(3));
     };
@@ -286,7 +286,7 @@ async fn a_closed_connection_is_opened_again() {
 #[tokio::test]
 async fn who_does_not_answer_is_given_up() {
     let server = Server::start(|_| Reply::Hang);
-    // Long enough for the server to have read the request, also where it waits for a core.
+    // Long enough for the server to read the request, even on a busy machine.
     let policy = Policy { timeout: Some(Duration::from_secs(2)), ..policy() };
     let (code, message) = shown(get(policy, &server.url()).await).unwrap_err();
     assert_eq!((code, server.received().len()), ("http_timeout", 3), "{message}");
@@ -418,7 +418,7 @@ impl Https {
         let config = std::sync::Arc::new(config);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        // Ends with the process: it waits for nobody.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let Ok(connection) = rustls::ServerConnection::new(config.clone()) else { return };

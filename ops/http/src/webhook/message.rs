@@ -263,8 +263,8 @@ fn address(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Returns the reason why no rendering is a URL: the text before the first action reaches into the path, and its scheme,
-/// host or port is wrong. What actions print is then a part of the path or the query, which any text can be.
+/// Returns the reason why no rendering is a URL: the text before the first action reaches into the path, and its
+/// scheme, host or port is wrong. The output of actions is then a part of the path or the query, which may be any text.
 fn wrong_origin(template: &Template) -> Option<String> {
     let origin = template.pieces().next()??;
     let after_scheme = origin.split_once("://").map_or(origin, |(_, rest)| rest);

@@ -249,7 +249,7 @@ async fn the_url_that_is_documented_can_be_made_of_any_key() {
 async fn order_is_kept_however_long_the_answers_take() {
     let server = Server::start(|request| {
         std::thread::sleep(Duration::from_millis(fastrand::u64(0..6)));
-        // Some fail, and are asked again.
+        // Some requests fail and are repeated.
         match fastrand::u8(0..10) {
             0 => Reply::status(503, ""),
             1 => Reply::Close,

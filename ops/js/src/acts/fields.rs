@@ -8,30 +8,30 @@ use boa_engine::ast::expression::operator::binary::{ArithmeticOp, BinaryOp, Rela
 use boa_engine::ast::{Span, Spanned};
 use boa_engine::interner::Sym;
 
-use super::{Act, Doing, Inside, Reader};
+use super::{Act, Inside, Reader, RecordAct};
 use crate::properties::{OF_ARRAYS, OF_NUMBERS, OF_OBJECTS, OF_STRINGS, OLD_OF_STRINGS};
-use crate::spot::{Place, Spot, step, unparenthesized};
+use crate::spot::{ExpressionMeaning, RecordObject, step, unparenthesized};
 
 impl Reader<'_> {
     /// Returns the field or metadata entry that an expression reads, if it still is that of the input record.
-    fn field(&self, expression: &Expression) -> Option<(Place, String)> {
+    fn field(&self, expression: &Expression) -> Option<(RecordObject, String)> {
         let expression = unparenthesized(expression);
         if let Expression::Identifier(name) = expression
             && let Some((_, place, field)) = self.values.iter().find(|(known, ..)| *known == name.sym())
         {
             return Some((*place, field.clone()));
         }
-        let Spot::Field(place, Some(name)) = self.spot(expression) else { return None };
+        let ExpressionMeaning::Field(place, Some(name)) = self.spot(expression) else { return None };
         self.is_as_it_came(place, &name).then_some((place, name))
     }
 
-    fn is_as_it_came(&self, place: Place, name: &str) -> bool {
-        let holds_values = place.is_data() || place == Place::Metadata;
+    fn is_as_it_came(&self, place: RecordObject, name: &str) -> bool {
+        let holds_values = place.is_data() || place == RecordObject::Metadata;
         holds_values && !self.replaced[place as usize] && !self.reads.may_be_made(place, name)
     }
 
     /// Records that a variable holds the value of a field from here on.
-    pub(super) fn keep_value(&mut self, variable: Sym, place: Place, name: &str) {
+    pub(super) fn keep_value(&mut self, variable: Sym, place: RecordObject, name: &str) {
         if self.bindings.is_constant(variable) && self.is_as_it_came(place, name) {
             self.values.push((variable, place, name.to_owned()));
         }
@@ -44,7 +44,7 @@ impl Reader<'_> {
         }
     }
 
-    fn of_value(&mut self, (place, name): (Place, String), doing: Doing, span: Span) {
+    fn of_value(&mut self, (place, name): (RecordObject, String), doing: RecordAct, span: Span) {
         let (start, end) = (span.start().into(), span.end().into());
         self.acts.push(Act { place, name, doing, certain: self.certain, start, end });
     }
@@ -52,16 +52,16 @@ impl Reader<'_> {
     /// Notes that the value of a field is used as text.
     pub(super) fn printed(&mut self, expression: &Expression) {
         if let Some(field) = self.field(expression).filter(|(place, _)| place.is_data()) {
-            self.of_value(field, Doing::Text, expression.span());
+            self.of_value(field, RecordAct::Text, expression.span());
         }
     }
 
     /// Notes that data, or a field of it, is used as a property name.
     pub(super) fn named(&mut self, expression: &Expression) {
         if let Some(place) = self.spot(expression).object().filter(|place| place.is_data()) {
-            self.act(place, "", Doing::Name, expression.span());
+            self.act(place, "", RecordAct::Name, expression.span());
         } else if let Some(field) = self.field(expression).filter(|(place, _)| place.is_data()) {
-            self.of_value(field, Doing::Name, expression.span());
+            self.of_value(field, RecordAct::Name, expression.span());
         }
     }
 
@@ -83,7 +83,7 @@ impl Reader<'_> {
         let is_name = |name: &&str| !is_test && !name.starts_with(|c: char| c.is_ascii_digit() || c == '-');
         let Some(inner) = self.text(inner).filter(is_name) else { return };
         if let Some(field) = self.field(simple.target()).filter(|(place, _)| place.is_data()) {
-            self.of_value(field, Doing::Inside(inner.to_owned(), Inside::Taken), access.span());
+            self.of_value(field, RecordAct::Inside(inner.to_owned(), Inside::Taken), access.span());
         }
     }
 
@@ -96,27 +96,28 @@ impl Reader<'_> {
             && !known.iter().any(|known| known.contains(&method))
             && let Some(field) = self.field(access.target()).filter(|(place, _)| place.is_data())
         {
-            self.of_value(field, Doing::Method(method.to_owned()), function.span());
+            self.of_value(field, RecordAct::Method(method.to_owned()), function.span());
         }
     }
 
     /// Notes that a number is appended to a metadata text.
     pub(super) fn appended(&mut self, to: &Expression, number: &Expression, span: Span) {
-        if let Some(field) = self.field(to).filter(|(place, _)| *place == Place::Metadata)
+        if let Some(field) = self.field(to).filter(|(place, _)| *place == RecordObject::Metadata)
             && let Some(number) = number_of(number)
         {
-            self.of_value(field, Doing::Append(number), span);
+            self.of_value(field, RecordAct::Append(number), span);
         }
     }
 
     /// Like `appended`, for `entry += number`.
     pub(super) fn appended_to(&mut self, access: &PropertyAccess, number: &Expression) {
         let PropertyAccess::Simple(simple) = access else { return };
-        if let Spot::Field(Place::Metadata, Some(name)) = step(&self.spot(simple.target()), simple.field(), self)
-            && self.is_as_it_came(Place::Metadata, &name)
+        if let ExpressionMeaning::Field(RecordObject::Metadata, Some(name)) =
+            step(&self.spot(simple.target()), simple.field(), self)
+            && self.is_as_it_came(RecordObject::Metadata, &name)
             && let Some(number) = number_of(number)
         {
-            self.of_value((Place::Metadata, name), Doing::Append(number), access.span());
+            self.of_value((RecordObject::Metadata, name), RecordAct::Append(number), access.span());
         }
     }
 
@@ -136,10 +137,10 @@ impl Reader<'_> {
             }
             BinaryOp::Relational(op @ (RelationalOp::StrictEqual | RelationalOp::StrictNotEqual)) => {
                 for (value, with) in [(lhs, rhs), (rhs, lhs)] {
-                    if let Some(field) = self.field(value).filter(|(place, _)| *place == Place::Metadata)
+                    if let Some(field) = self.field(value).filter(|(place, _)| *place == RecordObject::Metadata)
                         && let Some(number) = number_of(with)
                     {
-                        let doing = Doing::CompareNumber(number, op == RelationalOp::StrictEqual);
+                        let doing = RecordAct::CompareNumber(number, op == RelationalOp::StrictEqual);
                         self.of_value(field, doing, binary.span());
                     }
                 }
@@ -156,7 +157,7 @@ impl Reader<'_> {
                     _ => false,
                 };
                 if let Some(field) = self.field(rhs).filter(|(place, _)| is_word && place.is_data()) {
-                    self.of_value(field, Doing::Has, binary.span());
+                    self.of_value(field, RecordAct::Has, binary.span());
                 }
             }
             _ => {}

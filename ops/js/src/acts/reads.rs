@@ -4,15 +4,15 @@ use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::access::PropertyAccess;
 use boa_engine::ast::{Span, Spanned};
 
-use super::{Doing, Flow, Reader};
+use super::{Flow, Reader, RecordAct};
 use crate::position::Position;
-use crate::spot::{Place, Spot, step};
+use crate::spot::{ExpressionMeaning, RecordObject, step};
 
 /// A data field or metadata entry that the script reads from the input record.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FieldRead {
     /// The object that has the field.
-    pub(crate) place: Place,
+    pub(crate) place: RecordObject,
     /// Name of the field.
     pub(crate) name: String,
     /// True if every call reads the field and relies on its value. A field that is only tested may be missing.
@@ -29,26 +29,26 @@ pub(crate) struct FieldRead {
 pub(super) struct Reads {
     found: Vec<FieldRead>,
     /// Fields that the script creates.
-    made: Vec<(Place, String)>,
+    made: Vec<(RecordObject, String)>,
     /// Objects that are passed on, so that any field may be created in them.
-    given: [bool; Place::COUNT],
+    given: [bool; RecordObject::COUNT],
     /// True if the next field is only tested.
     testing: bool,
 }
 
 impl Reads {
     /// Notes that the script creates a field.
-    pub(super) fn make(&mut self, place: Place, name: &str) {
+    pub(super) fn make(&mut self, place: RecordObject, name: &str) {
         self.made.push((place, name.to_owned()));
     }
 
     /// Notes that any field may be created in an object.
-    pub(super) fn give(&mut self, place: Place) {
+    pub(super) fn give(&mut self, place: RecordObject) {
         self.given[place as usize] = true;
     }
 
     /// Returns `true` if the script may create the field.
-    pub(super) fn may_be_made(&self, place: Place, name: &str) -> bool {
+    pub(super) fn may_be_made(&self, place: RecordObject, name: &str) -> bool {
         self.given[place as usize] || self.made.iter().any(|(of, made)| *of == place && made == name)
     }
 
@@ -62,19 +62,19 @@ impl Reads {
 
 impl Reader<'_> {
     /// Notes a read of a field of the record. If the access takes its value for granted, the field is needed.
-    pub(super) fn read_field(&mut self, place: Place, name: &str, doing: Option<&Doing>, span: Span) {
+    pub(super) fn read_field(&mut self, place: RecordObject, name: &str, doing: Option<&RecordAct>, span: Span) {
         let needed = doing.is_some() && self.certain && !std::mem::take(&mut self.reads.testing);
-        let has_fields = place.is_data() || place == Place::Metadata;
+        let has_fields = place.is_data() || place == RecordObject::Metadata;
         if has_fields && !self.replaced[place as usize] && !self.reads.may_be_made(place, name) {
             let (start, end) = (span.start().into(), span.end().into());
-            let below = doing == Some(&Doing::Below);
+            let below = doing == Some(&RecordAct::Below);
             self.reads.found.push(FieldRead { place, name: name.to_owned(), needed, below, start, end });
         }
     }
 
     /// Notes a field of the record that may be missing.
-    pub(super) fn test_field(&mut self, spot: &Spot, span: Span) {
-        if let Spot::Field(place, Some(name)) = spot
+    pub(super) fn test_field(&mut self, spot: &ExpressionMeaning, span: Span) {
+        if let ExpressionMeaning::Field(place, Some(name)) = spot
             && place.child(name).is_none()
         {
             self.read_field(*place, name, None, span);
@@ -84,16 +84,16 @@ impl Reader<'_> {
     /// Notes a field whose value is changed. This reads the old value, which may be missing only if it is tested.
     pub(super) fn changed(&mut self, access: &PropertyAccess, tested: bool) {
         let PropertyAccess::Simple(simple) = access else { return };
-        if let Spot::Field(place, Some(name)) = step(&self.spot(simple.target()), simple.field(), self)
+        if let ExpressionMeaning::Field(place, Some(name)) = step(&self.spot(simple.target()), simple.field(), self)
             && place.child(&name).is_none()
         {
-            self.read_field(place, &name, (!tested).then_some(&Doing::Read), access.span());
+            self.read_field(place, &name, (!tested).then_some(&RecordAct::Read), access.span());
         }
     }
 
     /// Analyzes an expression that is only tested for existence, if it is a field of the record.
     pub(super) fn testing(&mut self, expression: &Expression, read: impl FnOnce(&mut Self) -> Flow) -> Flow {
-        let of_record = matches!(self.spot(expression), Spot::Field(place, Some(name)) if place.child(&name).is_none());
+        let of_record = matches!(self.spot(expression), ExpressionMeaning::Field(place, Some(name)) if place.child(&name).is_none());
         self.reads.testing = of_record;
         let flow = read(self);
         self.reads.testing = false;

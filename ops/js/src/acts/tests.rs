@@ -14,12 +14,12 @@ fn of(text: &str) -> String {
         .iter()
         .map(|act| {
             let doing = match &act.doing {
-                Doing::Read => "read".to_owned(),
-                Doing::Below => "below".to_owned(),
-                Doing::Write => "write".to_owned(),
-                Doing::Assign(text) => format!("assign {text}"),
-                Doing::Compare(_) if act.name.is_empty() => "compare".to_owned(),
-                Doing::Compare(text) => format!("compare {text}"),
+                RecordAct::Read => "read".to_owned(),
+                RecordAct::Below => "below".to_owned(),
+                RecordAct::Write => "write".to_owned(),
+                RecordAct::Assign(text) => format!("assign {text}"),
+                RecordAct::Compare(_) if act.name.is_empty() => "compare".to_owned(),
+                RecordAct::Compare(text) => format!("compare {text}"),
                 other => format!("{other:?}").to_lowercase(),
             };
             let place = format!("{:?}", act.place).to_lowercase();

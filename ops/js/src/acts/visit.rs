@@ -18,9 +18,9 @@ use boa_engine::ast::statement::{
 };
 use boa_engine::ast::visitor::{VisitWith, Visitor};
 
-use super::{Doing, Doubt, Flow, Inside, Reader, flow};
+use super::{AmbiguousSource, Flow, Inside, Reader, RecordAct, flow};
 use crate::inner::visit_inner_functions;
-use crate::spot::{Names, Place, Spot, step, unparenthesized};
+use crate::spot::{ExpressionMeaning, NameScope, RecordObject, step, unparenthesized};
 
 macro_rules! uncertain_statements {
     ($($visit:ident: $node:ty),* $(,)?) => {
@@ -38,7 +38,7 @@ impl Reader<'_> {
 }
 
 impl<'ast> Visitor<'ast> for Reader<'_> {
-    type BreakTy = Doubt;
+    type BreakTy = AmbiguousSource;
 
     visit_inner_functions!(Flow, inner_function);
 
@@ -59,7 +59,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
 
     fn visit_for_of_loop(&mut self, repeat: &'ast ForOfLoop) -> Flow {
         if !repeat.r#await() {
-            self.take(repeat.iterable(), Doing::Iterate);
+            self.take(repeat.iterable(), RecordAct::Iterate);
         }
         self.visit_expression(repeat.iterable())?;
         self.perhaps_to_the_end(repeat, |reader| {
@@ -70,7 +70,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
 
     fn visit_identifier(&mut self, name: &'ast Identifier) -> Flow {
         if matches!(self.text(name.sym()), Some("arguments" | "eval")) {
-            return Break(Doubt);
+            return Break(AmbiguousSource);
         }
         match self.place(name.sym()) {
             Some(place) => self.examine(place),
@@ -82,7 +82,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
 
     /// In a `with` statement, a variable name may refer to a field.
     fn visit_with(&mut self, _: &'ast With) -> Flow {
-        Break(Doubt)
+        Break(AmbiguousSource)
     }
 
     fn visit_property_access_field(&mut self, field: &'ast PropertyAccessField) -> Flow {
@@ -93,13 +93,13 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
     }
 
     fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> Flow {
-        if flow(self.touch_access(access, Doing::Read))? {
+        if flow(self.touch_access(access, RecordAct::Read))? {
             return Continue(());
         }
         let PropertyAccess::Simple(simple) = access else { return access.visit_with(self) };
         self.inside(access, Inside::Taken);
         self.inside_value(access);
-        if !flow(self.touch(simple.target(), Doing::Below))? {
+        if !flow(self.touch(simple.target(), RecordAct::Below))? {
             self.visit_expression(simple.target())?;
         }
         self.visit_property_access_field(simple.field())
@@ -110,7 +110,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
         for operation in optional.chain() {
             at = match operation.kind() {
                 OptionalOperationKind::SimplePropertyAccess { field } => step(&at, field, self),
-                _ => Spot::Other,
+                _ => ExpressionMeaning::Other,
             };
             self.test_field(&at, operation.span());
         }
@@ -127,7 +127,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
             && let [text, ..] = call.args()
             && let Some(place) = self.as_text(text)
         {
-            self.act(place, "", Doing::Parse, call.span());
+            self.act(place, "", RecordAct::Parse, call.span());
             return Continue(());
         }
         if let (Expression::Identifier(name), [only]) = (unparenthesized(call.function()), call.args())
@@ -145,7 +145,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
     fn visit_new(&mut self, made: &'ast New) -> Flow {
         if let (Expression::Identifier(name), [only]) = (unparenthesized(made.constructor()), made.arguments())
             && self.text(name.sym()) == Some("Date")
-            && self.take(only, Doing::Text)
+            && self.take(only, RecordAct::Text)
         {
             return Continue(());
         }
@@ -154,7 +154,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
 
     fn visit_template_literal(&mut self, template: &'ast TemplateLiteral) -> Flow {
         template.elements().iter().try_for_each(|element| match element {
-            TemplateElement::Expr(part) if self.take(part, Doing::Text) => Continue(()),
+            TemplateElement::Expr(part) if self.take(part, RecordAct::Text) => Continue(()),
             element => {
                 if let TemplateElement::Expr(part) = element {
                     self.printed(part);
@@ -167,7 +167,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
     fn visit_property_definition(&mut self, property: &'ast PropertyDefinition) -> Flow {
         match property {
             PropertyDefinition::SpreadObject(all) if self.is_data(all) => {
-                self.take(all, Doing::Spread);
+                self.take(all, RecordAct::Spread);
                 // The kind of the value does not matter.
                 Continue(())
             }
@@ -178,7 +178,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
     fn visit_assign(&mut self, assign: &'ast Assign) -> Flow {
         let adds = assign.op() == AssignOp::Add;
         let AssignTarget::Access(access) = assign.lhs() else {
-            if adds && self.take(assign.rhs(), Doing::Text) {
+            if adds && self.take(assign.rhs(), RecordAct::Text) {
                 return self.visit_assign_target(assign.lhs());
             }
             return assign.visit_with(self);
@@ -186,7 +186,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
         let certain = self.certain;
         let logical = matches!(assign.op(), AssignOp::BoolAnd | AssignOp::BoolOr | AssignOp::Coalesce);
         self.certain &= !logical;
-        if !(adds && self.take(assign.rhs(), Doing::Text)) {
+        if !(adds && self.take(assign.rhs(), RecordAct::Text)) {
             self.visit_expression(assign.rhs())?;
         }
         if self.assign_as_text(assign, access)? {
@@ -194,8 +194,8 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
             return Continue(());
         }
         let doing = match self.literal(assign.rhs()).filter(|_| assign.op() == AssignOp::Assign) {
-            Some(text) => Doing::Assign(text),
-            None => Doing::Write,
+            Some(text) => RecordAct::Assign(text),
+            None => RecordAct::Write,
         };
         if adds {
             self.appended_to(access, assign.rhs());
@@ -213,7 +213,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
             self.changed(access, false);
         }
         match update.target() {
-            UpdateTarget::PropertyAccess(access) if flow(self.touch_access(access, Doing::Write))? => Continue(()),
+            UpdateTarget::PropertyAccess(access) if flow(self.touch_access(access, RecordAct::Write))? => Continue(()),
             _ => update.visit_with(self),
         }
     }
@@ -221,7 +221,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
     fn visit_unary(&mut self, unary: &'ast Unary) -> Flow {
         match unary.op() {
             UnaryOp::Not => self.condition(unary.target()),
-            UnaryOp::Plus | UnaryOp::Minus if self.take(unary.target(), Doing::Text) => Continue(()),
+            UnaryOp::Plus | UnaryOp::Minus if self.take(unary.target(), RecordAct::Text) => Continue(()),
             UnaryOp::Delete => self.testing(unary.target(), |reader| unary.visit_with(reader)),
             UnaryOp::TypeOf if self.spot(unary.target()).object().is_none() => self.tested(unary.target()),
             _ => unary.visit_with(self),
@@ -262,7 +262,7 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
                 | RelationalOp::GreaterThanOrEqual
                 | RelationalOp::LessThan
                 | RelationalOp::LessThanOrEqual,
-            ) => [lhs, rhs].into_iter().try_for_each(|side| match self.take(side, Doing::Text) {
+            ) => [lhs, rhs].into_iter().try_for_each(|side| match self.take(side, RecordAct::Text) {
                 true => Continue(()),
                 false => self.visit_expression(side),
             }),
@@ -303,7 +303,9 @@ impl<'ast> Visitor<'ast> for Reader<'_> {
             self.reached.push(target.span().start().into());
         }
         let flow = match returned.target() {
-            Some(target) if matches!(self.spot(target), Spot::Object(Place::Record)) => Continue(()),
+            Some(target) if matches!(self.spot(target), ExpressionMeaning::Object(RecordObject::Record)) => {
+                Continue(())
+            }
             _ => returned.visit_with(self),
         };
         self.certain = false;

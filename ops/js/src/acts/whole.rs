@@ -11,9 +11,9 @@ use boa_engine::ast::expression::operator::binary::{BinaryOp, LogicalOp};
 use boa_engine::ast::expression::{Call, Expression};
 use boa_engine::ast::visitor::Visitor;
 
-use super::{Doing, Doubt, Inside, Reader, flow};
+use super::{AmbiguousSource, Inside, Reader, RecordAct, flow};
 use crate::properties::{OF_OBJECTS, OF_STRINGS};
-use crate::spot::{Place, Spot, step, unparenthesized};
+use crate::spot::{ExpressionMeaning, RecordObject, step, unparenthesized};
 
 /// Functions that convert their arguments to text.
 const OF_TEXT: [&str; 13] = [
@@ -41,7 +41,7 @@ impl Reader<'_> {
         self.data(expression).is_some()
     }
 
-    fn data(&self, expression: &Expression) -> Option<Place> {
+    fn data(&self, expression: &Expression) -> Option<RecordObject> {
         match unparenthesized(expression) {
             Expression::Binary(binary)
                 if matches!(binary.op(), BinaryOp::Logical(LogicalOp::Or | LogicalOp::Coalesce)) =>
@@ -53,7 +53,7 @@ impl Reader<'_> {
     }
 
     /// Notes an access to whole data; returns `false` for other expressions.
-    pub(super) fn take(&mut self, expression: &Expression, doing: Doing) -> bool {
+    pub(super) fn take(&mut self, expression: &Expression, doing: RecordAct) -> bool {
         let Some(place) = self.data(expression) else { return false };
         self.act(place, "", doing, expression.span());
         true
@@ -61,14 +61,17 @@ impl Reader<'_> {
 
     /// Handles a call of a method of the record or its data, or of a function that converts them to text. Returns the
     /// arguments that are not analyzed yet, or `None` for any other call.
-    pub(super) fn call_as_text<'ast>(&mut self, call: &'ast Call) -> ControlFlow<Doubt, Option<&'ast [Expression]>> {
+    pub(super) fn call_as_text<'ast>(
+        &mut self,
+        call: &'ast Call,
+    ) -> ControlFlow<AmbiguousSource, Option<&'ast [Expression]>> {
         let args = call.args();
         let function = unparenthesized(call.function());
         let access = match function {
             Expression::Identifier(name) => {
                 let of_text = self.text(name.sym()).is_some_and(|name| OF_TEXT.contains(&name));
                 return Continue(match args {
-                    [first, rest @ ..] if of_text && self.take(first, Doing::Text) => Some(rest),
+                    [first, rest @ ..] if of_text && self.take(first, RecordAct::Text) => Some(rest),
                     _ => None,
                 });
             }
@@ -78,9 +81,9 @@ impl Reader<'_> {
         let PropertyAccess::Simple(simple) = access else { return Continue(None) };
         if let (Some(called), [first, rest @ ..]) = (self.called(call), args) {
             let doing = match called {
-                (Some(object), name) if OF_FIELDS.contains(&(object, name)) => Some(Doing::Spread),
+                (Some(object), name) if OF_FIELDS.contains(&(object, name)) => Some(RecordAct::Spread),
                 (None, "test" | "exec") if matches!(unparenthesized(simple.target()), Expression::RegExpLiteral(_)) => {
-                    Some(Doing::Text)
+                    Some(RecordAct::Text)
                 }
                 _ => None,
             };
@@ -90,7 +93,8 @@ impl Reader<'_> {
                 return Continue(Some(rest));
             }
         }
-        let Spot::Field(place, Some(name)) = step(&self.spot(simple.target()), simple.field(), self) else {
+        let ExpressionMeaning::Field(place, Some(name)) = step(&self.spot(simple.target()), simple.field(), self)
+        else {
             return Continue(None);
         };
         if place.child(&name).is_some() {
@@ -102,11 +106,11 @@ impl Reader<'_> {
         });
         let doing = match name.as_str() {
             "toString" | "toLocaleString" if place.is_data() => {
-                self.act(place, "", Doing::Text, call.function().span());
+                self.act(place, "", RecordAct::Text, call.function().span());
                 return Continue(Some(args));
             }
-            "includes" | "indexOf" | "lastIndexOf" if place.is_data() && is_text => Doing::Search,
-            _ => Doing::Call,
+            "includes" | "indexOf" | "lastIndexOf" if place.is_data() && is_text => RecordAct::Search,
+            _ => RecordAct::Call,
         };
         Continue(flow(self.touch_access(access, doing))?.then_some(args))
     }
@@ -125,27 +129,33 @@ impl Reader<'_> {
     }
 
     /// Handles an assignment to a part of the record; returns `true` if it is completely analyzed.
-    pub(super) fn assign_as_text(&mut self, assign: &Assign, access: &PropertyAccess) -> ControlFlow<Doubt, bool> {
+    pub(super) fn assign_as_text(
+        &mut self,
+        assign: &Assign,
+        access: &PropertyAccess,
+    ) -> ControlFlow<AmbiguousSource, bool> {
         let PropertyAccess::Simple(simple) = access else { return Continue(false) };
         let spot = step(&self.spot(simple.target()), simple.field(), self);
         let is_plain = assign.op() == AssignOp::Assign;
         if let Some(place) = spot.object().filter(|place| place.is_data()) {
             if assign.op() == AssignOp::Add {
-                self.act(place, "", Doing::Text, access.span());
+                self.act(place, "", RecordAct::Text, access.span());
             }
             if let Some(what) = unfit(assign.rhs(), |name| self.text(name)).filter(|_| is_plain) {
-                self.act(place, "", Doing::Unfit(what), access.span());
+                self.act(place, "", RecordAct::Unfit(what), access.span());
             }
         }
         match &spot {
-            Spot::Field(Place::Metadata, _) if is_plain => {
+            ExpressionMeaning::Field(RecordObject::Metadata, _) if is_plain => {
                 let data = self.spot(assign.rhs()).object().filter(|place| place.is_data());
                 if let Some(place) = data {
-                    self.act(place, "", Doing::ToMetadata, assign.rhs().span());
+                    self.act(place, "", RecordAct::ToMetadata, assign.rhs().span());
                 }
             }
-            Spot::Field(Place::Record, Some(name)) if name == "Position" && is_plain && self.is_new(assign.rhs()) => {
-                self.act(Place::Record, name, Doing::Unfit("another value"), access.span());
+            ExpressionMeaning::Field(RecordObject::Record, Some(name))
+                if name == "Position" && is_plain && self.is_new(assign.rhs()) =>
+            {
+                self.act(RecordObject::Record, name, RecordAct::Unfit("another value"), access.span());
             }
             _ => {}
         }
@@ -159,14 +169,16 @@ impl Reader<'_> {
     /// Notes a field of a metadata text that no text has; returns `false` for other accesses.
     pub(super) fn inside(&mut self, access: &PropertyAccess, used: Inside) -> bool {
         let PropertyAccess::Simple(simple) = access else { return false };
-        let Spot::Field(Place::Metadata, Some(name)) = self.spot(simple.target()) else { return false };
+        let ExpressionMeaning::Field(RecordObject::Metadata, Some(name)) = self.spot(simple.target()) else {
+            return false;
+        };
         let PropertyAccessField::Const(field) = simple.field() else { return false };
         let field = self.text(field.sym()).unwrap_or_default();
         let known = OF_STRINGS.contains(&field) || OF_OBJECTS.contains(&field);
         if known && used == Inside::Taken {
             return false;
         }
-        self.act(Place::Metadata, &name, Doing::Inside(field.to_owned(), used), access.span());
+        self.act(RecordObject::Metadata, &name, RecordAct::Inside(field.to_owned(), used), access.span());
         true
     }
 

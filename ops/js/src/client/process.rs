@@ -16,16 +16,16 @@ use bytes::Bytes;
 
 use crate::codes;
 use crate::limits::UNSCHEDULED;
-use crate::log::{LEVELS, Lines};
+use crate::log::{LEVELS, LineReceiver};
 use crate::wire::orders::{Opening, read_fault, read_line, read_outcome, write_order};
-use crate::wire::{self, Kind, Malformed, Names, Reader, Remembered, Wants};
+use crate::wire::{self, FrameKind, LastMetadata, Malformed, NameCache, Reader, Wants};
 use crate::worker::{FLUSH_AFTER, RUN};
 
 /// Time beyond the limit after which a script is assumed to be in code that cannot be interrupted.
 const GRACE: Duration = Duration::from_secs(1);
 /// Maximum time that a process may take to start on a busy machine.
 const START: Duration = Duration::from_secs(60);
-/// Maximum time for an answer from the thread that runs beside the script.
+/// Maximum time for an answer from the thread that runs concurrently with the script.
 const AT_ONCE: Duration = Duration::from_secs(10);
 /// Maximum number of bytes of a worker's last message that are read.
 const LAST_WORDS: u64 = 4096;
@@ -55,7 +55,7 @@ impl Launch {
 const MOST_WISHES: usize = 8;
 
 /// Reason why not all records of an order were answered.
-pub(super) enum End {
+pub(super) enum EndReason {
     /// A record cannot be sent. The worker has received nothing of the order and is alive.
     Unfit { row: usize, fault: Fault },
     /// The worker did not finish this record in time and was killed.
@@ -71,7 +71,7 @@ pub(super) struct Worker {
     control: UnixStream,
     orders: u64,
     frame: Vec<u8>,
-    names: Names,
+    names: NameCache,
     /// Parts of records that the worker receives.
     wants: Wants,
     /// Number of `Wants` messages since its last answer.
@@ -87,7 +87,7 @@ impl Worker {
         launch: &Launch,
         opening: &Opening,
         names: &[Str; 2],
-        lines: &dyn Lines,
+        lines: &dyn LineReceiver,
     ) -> Result<Worker, Fault> {
         let mut worker = Worker::spawn(launch, opening, names).map_err(|error| {
             Fault::transient(codes::NO_WORKER, format!("cannot start a process for a script: {error}"))
@@ -96,11 +96,13 @@ impl Worker {
         opening.write(&mut worker.frame);
         let told = wire::send(&mut worker.frame, worker.data.get_mut());
         let opened = told.and_then(|()| match worker.receive(lines)? {
-            Some((Kind::Opened, content)) => {
-                worker.wants = Wants::read(&mut Reader::new(content, &mut Names::default()))?;
+            Some((FrameKind::Opened, content)) => {
+                worker.wants = Wants::read(&mut Reader::new(content, &mut NameCache::default()))?;
                 Ok(None)
             }
-            Some((Kind::Refused, content)) => Ok(Some(read_fault(&mut Reader::new(content, &mut Names::default()))?)),
+            Some((FrameKind::Refused, content)) => {
+                Ok(Some(read_fault(&mut Reader::new(content, &mut NameCache::default()))?))
+            }
             Some(_) => Err(Malformed.into()),
             None => Err(ErrorKind::UnexpectedEof.into()),
         });
@@ -152,7 +154,7 @@ impl Worker {
             control,
             orders: 0,
             frame: Vec::new(),
-            names: Names::default(),
+            names: NameCache::default(),
             wants: Wants::ALL,
             wishes: 0,
             time,
@@ -167,10 +169,10 @@ impl Worker {
         records: &mut [&mut Record],
         careful: bool,
         made: &mut Vec<Result<Decision, Fault>>,
-        lines: &dyn Lines,
-    ) -> Result<(), End> {
+        lines: &dyn LineReceiver,
+    ) -> Result<(), EndReason> {
         if let Err((row, error)) = write_order(&mut self.frame, careful, records, &self.wants) {
-            return Err(End::Unfit { row, fault: Fault::record(codes::SCRIPT_RESULT, error.to_string()) });
+            return Err(EndReason::Unfit { row, fault: Fault::record(codes::SCRIPT_RESULT, error.to_string()) });
         }
         self.orders += 1;
         let end = made.len() + records.len();
@@ -179,8 +181,8 @@ impl Worker {
         told.and_then(|()| {
             while made.len() < end {
                 match self.receive(lines)? {
-                    Some((Kind::Made, content)) => self.take(content, &mut records[made.len() - first..], made)?,
-                    Some((Kind::Wants, content)) => return Ok(self.wish(content)?),
+                    Some((FrameKind::Made, content)) => self.take(content, &mut records[made.len() - first..], made)?,
+                    Some((FrameKind::Wants, content)) => return Ok(self.wish(content)?),
                     Some(_) => return Err(Malformed.into()),
                     None => return Err(ErrorKind::UnexpectedEof.into()),
                 }
@@ -191,9 +193,12 @@ impl Worker {
             Some((Some(row), _)) if (made.len() - first..records.len()).contains(&row) => {
                 let text =
                     format!("the script could not be stopped, and its process was ended after {:?}", self.time + GRACE);
-                End::Stuck { row, fault: Fault::record(codes::SCRIPT_TIMEOUT, format!("{text} (setting timeout)")) }
+                EndReason::Stuck {
+                    row,
+                    fault: Fault::record(codes::SCRIPT_TIMEOUT, format!("{text} (setting timeout)")),
+                }
             }
-            _ => End::Died(self.died(&error)),
+            _ => EndReason::Died(self.died(&error)),
         })
     }
 
@@ -205,7 +210,7 @@ impl Worker {
         made: &mut Vec<Result<Decision, Fault>>,
     ) -> Result<(), Malformed> {
         let mut reader = Reader::new(content, &mut self.names);
-        let mut remembered = Remembered::default();
+        let mut remembered = LastMetadata::default();
         let count = reader.count()?;
         for record in records.get_mut(..count).ok_or(Malformed)? {
             made.push(read_outcome(&mut reader, record, &self.wants, &mut remembered)?);
@@ -237,11 +242,11 @@ impl Worker {
     }
 
     /// Returns the next message; writes log lines to `lines`.
-    fn receive(&mut self, lines: &dyn Lines) -> io::Result<Option<(Kind, Bytes)>> {
+    fn receive(&mut self, lines: &dyn LineReceiver) -> io::Result<Option<(FrameKind, Bytes)>> {
         loop {
             self.wait()?;
             match wire::receive(&mut self.data)? {
-                Some((Kind::Line, content)) => {
+                Some((FrameKind::Line, content)) => {
                     let (level, text) = read_line(content)?;
                     let level = *LEVELS.get(usize::from(level)).ok_or(Malformed)?;
                     lines.write(level, &text);

@@ -21,33 +21,33 @@ use crate::isolate::lasting;
 use crate::isolate::view::{self, insert, named, property};
 use crate::properties::{PAYLOAD, RECORD};
 use crate::text::name;
-use crate::uses::Place;
+use crate::uses::RecordObject;
 
 /// The value that is shown.
-pub(crate) enum Whole {
+pub(crate) enum ShownValue {
     Record(Record),
     Payload(Change),
 }
 
-impl Whole {
+impl ShownValue {
     /// Returns what it is, for messages, and its fields in slot order.
     fn fields(&self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Whole::Record(_) => ("a record", &RECORD),
-            Whole::Payload(_) => ("a payload", &PAYLOAD),
+            ShownValue::Record(_) => ("a record", &RECORD),
+            ShownValue::Payload(_) => ("a payload", &PAYLOAD),
         }
     }
 
     /// Converts a field for the script.
     fn enter(&self, at: usize, context: &mut Context) -> JsResult<JsValue> {
         match (self, at) {
-            (Whole::Record(record), 0) => enter::bytes(&record.position().0, context),
-            (Whole::Record(record), 1) => Ok(JsString::from(record.operation.as_str()).into()),
-            (Whole::Record(record), 2) => view::show(view::Whole::Metadata(record.metadata.clone()), context),
-            (Whole::Record(record), 3) => enter::data(&record.key, context),
-            (Whole::Record(record), 4) => show(Whole::Payload(record.payload.clone()), context),
-            (Whole::Payload(change), 0) => enter::data(&change.before, context),
-            (Whole::Payload(change), 1) => enter::data(&change.after, context),
+            (ShownValue::Record(record), 0) => enter::bytes(&record.position().0, context),
+            (ShownValue::Record(record), 1) => Ok(JsString::from(record.operation.as_str()).into()),
+            (ShownValue::Record(record), 2) => view::show(view::Whole::Metadata(record.metadata.clone()), context),
+            (ShownValue::Record(record), 3) => enter::data(&record.key, context),
+            (ShownValue::Record(record), 4) => show(ShownValue::Payload(record.payload.clone()), context),
+            (ShownValue::Payload(change), 0) => enter::data(&change.before, context),
+            (ShownValue::Payload(change), 1) => enter::data(&change.after, context),
             _ => Ok(JsValue::undefined()),
         }
     }
@@ -60,15 +60,15 @@ impl Whole {
             Data::Absent | Data::Raw(_) => None,
         };
         let (place, whole) = match (self, at) {
-            (Whole::Record(record), 2) => (Place::Metadata, view::Whole::Metadata(record.metadata.clone())),
-            (Whole::Record(record), 3) => data(&record.key, Place::Key)?,
-            (Whole::Record(record), 4) => {
-                let payload = lasting::part(Place::Payload, context)?;
-                turn(&payload, Whole::Payload(record.payload.clone()));
+            (ShownValue::Record(record), 2) => (RecordObject::Metadata, view::Whole::Metadata(record.metadata.clone())),
+            (ShownValue::Record(record), 3) => data(&record.key, RecordObject::Key)?,
+            (ShownValue::Record(record), 4) => {
+                let payload = lasting::part(RecordObject::Payload, context)?;
+                turn(&payload, ShownValue::Payload(record.payload.clone()));
                 return Some(payload.into());
             }
-            (Whole::Payload(change), 0) => data(&change.before, Place::Before)?,
-            (Whole::Payload(change), 1) => data(&change.after, Place::After)?,
+            (ShownValue::Payload(change), 0) => data(&change.before, RecordObject::Before)?,
+            (ShownValue::Payload(change), 1) => data(&change.after, RecordObject::After)?,
             _ => return None,
         };
         let object = lasting::part(place, context)?;
@@ -81,7 +81,7 @@ impl Whole {
 #[derive(Trace, Finalize, JsData)]
 pub(crate) struct Envelope {
     #[unsafe_ignore_trace]
-    whole: Rc<Whole>,
+    whole: Rc<ShownValue>,
     /// Values that were read or written, by field; a payload uses the first two.
     slots: [Option<JsValue>; RECORD.len()],
     /// True if the object is reused for each record.
@@ -117,10 +117,10 @@ struct Forms {
 }
 
 impl Forms {
-    fn of(&self, whole: &Whole) -> &Form {
+    fn of(&self, whole: &ShownValue) -> &Form {
         match whole {
-            Whole::Record(_) => &self.record,
-            Whole::Payload(_) => &self.payload,
+            ShownValue::Record(_) => &self.record,
+            ShownValue::Payload(_) => &self.payload,
         }
     }
 }
@@ -150,13 +150,13 @@ pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
         accessor::<3>(context),
         accessor::<4>(context),
     ];
-    let form = |names: &[&str], whole: Whole| {
+    let form = |names: &[&str], whole: ShownValue| {
         let fields = names.iter().map(|name| PropertyKey::from(JsString::from(*name))).zip(accessors.clone()).collect();
         let model = make(whole, false, &fields, &guard, context);
         Form { fields, model }
     };
-    let record = form(&RECORD, Whole::Record(Record::default()));
-    let payload = form(&PAYLOAD, Whole::Payload(Change::default()));
+    let record = form(&RECORD, ShownValue::Record(Record::default()));
+    let payload = form(&PAYLOAD, ShownValue::Payload(Change::default()));
     context.insert_data(Forms { guard, record, payload, defines: Cell::new(false) });
     DEFINING.into_iter().try_for_each(|(holder, name, first)| watch(holder, name, first, context))
 }
@@ -191,25 +191,25 @@ fn watch(holder: &str, name: &str, first: bool, context: &mut Context) -> JsResu
 }
 
 /// Creates an object that shows a record or a payload.
-pub(crate) fn show(whole: Whole, context: &mut Context) -> JsResult<JsValue> {
+pub(crate) fn show(whole: ShownValue, context: &mut Context) -> JsResult<JsValue> {
     let forms = forms(context)?;
     let fields = &forms.of(&whole).fields;
     Ok(make(whole, false, fields, &forms.guard, context).into())
 }
 
 /// Creates an object that is reused for each record or payload, see [`turn`].
-pub(crate) fn lasting(place: Place, context: &mut Context) -> JsResult<JsObject> {
+pub(crate) fn lasting(place: RecordObject, context: &mut Context) -> JsResult<JsObject> {
     let forms = forms(context)?;
     let whole = match place {
-        Place::Payload => Whole::Payload(Change::default()),
-        _ => Whole::Record(Record::default()),
+        RecordObject::Payload => ShownValue::Payload(Change::default()),
+        _ => ShownValue::Record(Record::default()),
     };
     let fields = &forms.of(&whole).fields;
     Ok(make(whole, true, fields, &forms.guard, context))
 }
 
 /// Makes an object created by [`lasting`] show another value.
-pub(crate) fn turn(object: &JsObject, whole: Whole) {
+pub(crate) fn turn(object: &JsObject, whole: ShownValue) {
     if let Some(mut held) = object.downcast_mut::<Envelope>() {
         held.whole = Rc::new(whole);
         held.slots = Default::default();
@@ -217,9 +217,9 @@ pub(crate) fn turn(object: &JsObject, whole: Whole) {
 }
 
 /// An object created by [`show`], after the script ran.
-pub(crate) struct Opened {
+pub(crate) struct OpenedObject {
     /// The value as it was shown.
-    pub(crate) whole: Rc<Whole>,
+    pub(crate) whole: Rc<ShownValue>,
     /// Fields by slot; a payload uses the first two.
     pub(crate) fields: [Field; RECORD.len()],
     /// A property that is not a field. The script defined it, which bypasses [`stray`].
@@ -227,14 +227,14 @@ pub(crate) struct Opened {
 }
 
 /// Reads an object created by [`show`]; returns `None` for all others.
-pub(crate) fn open(object: &JsObject, context: &mut Context) -> JsResult<Option<Opened>> {
+pub(crate) fn open(object: &JsObject, context: &mut Context) -> JsResult<Option<OpenedObject>> {
     let held = object.downcast_ref::<Envelope>().map(|held| (held.whole.clone(), held.slots.clone()));
     let Some((whole, slots)) = held else { return Ok(None) };
     let mut fields = slots.map(|slot| slot.map_or(Field::Untouched, Field::Set));
     let forms = forms(context)?;
     let form = forms.of(&whole);
     if unchanged(object, form) && !(forms.defines.get() && redefined(object, form)) {
-        return Ok(Some(Opened { whole, fields, stranger: None }));
+        return Ok(Some(OpenedObject { whole, fields, stranger: None }));
     }
     let known = form.fields.clone();
     let mut others = object.own_property_keys(context)?.into_iter();
@@ -251,7 +251,7 @@ pub(crate) fn open(object: &JsObject, context: &mut Context) -> JsResult<Option<
             }
         }
     }
-    Ok(Some(Opened { whole, fields, stranger }))
+    Ok(Some(OpenedObject { whole, fields, stranger }))
 }
 
 fn forms(context: &Context) -> JsResult<&Forms> {
@@ -259,7 +259,7 @@ fn forms(context: &Context) -> JsResult<&Forms> {
 }
 
 fn make(
-    whole: Whole,
+    whole: ShownValue,
     lasts: bool,
     fields: &Vec<(PropertyKey, PropertyDescriptor)>,
     guard: &JsObject,

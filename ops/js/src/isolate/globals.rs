@@ -11,14 +11,14 @@ use boa_engine::{Context, JsArgs, JsNativeError, JsResult, JsString, JsValue, Na
 
 use anabranch_record::Record;
 
-use crate::isolate::envelope::{Whole, show};
-use crate::log::Lines;
+use crate::isolate::envelope::{ShownValue, show};
+use crate::log::LineReceiver;
 
 /// Globals that are easier to write in JavaScript.
 const PRELUDE: &str = include_str!("globals/prelude.js");
 
 /// Defines the globals. Log lines of the script go to `lines`.
-pub(crate) fn define(context: &mut Context, lines: &Rc<dyn Lines>) -> JsResult<()> {
+pub(crate) fn define(context: &mut Context, lines: &Rc<dyn LineReceiver>) -> JsResult<()> {
     function(context, "Record", 0, NativeFunction::from_fn_ptr(record))?;
     function(context, "StructuredData", 0, NativeFunction::from_fn_ptr(structured))?;
     function(context, "RawData", 1, NativeFunction::from_fn_ptr(bytes::raw))?;
@@ -54,7 +54,7 @@ fn function(context: &mut Context, name: &'static str, arity: usize, f: NativeFu
 }
 
 fn record(_: &JsValue, _: &[JsValue], context: &mut Context) -> JsResult<JsValue> {
-    show(Whole::Record(Record::default()), context)
+    show(ShownValue::Record(Record::default()), context)
 }
 
 fn structured(_: &JsValue, args: &[JsValue], context: &mut Context) -> JsResult<JsValue> {

@@ -7,14 +7,14 @@ use boa_engine::{Context, JsObject, JsResult, js_string};
 use crate::isolate::envelope;
 use crate::isolate::view::named;
 use crate::properties::RECORD;
-use crate::uses::{Place, Uses};
+use crate::uses::{RecordObject, RecordUses};
 use crate::wire::{Want, Wants};
 
 /// State of a context whose script is known to keep no records.
 struct Lasting {
     /// The analyzed function: no other function may see the objects.
     process: JsObject,
-    objects: [Option<JsObject>; Place::COUNT],
+    objects: [Option<JsObject>; RecordObject::COUNT],
     /// Parts of records that it can read.
     wants: Wants,
     /// True if the script got hold of an object after all.
@@ -39,12 +39,12 @@ pub(crate) fn make(process: &JsObject, context: &mut Context) -> JsResult<bool> 
     let Some(text) = context.get_data::<SourceText>().map(|text| text.0.clone()) else { return Ok(false) };
     let text = text.call(&process.clone().into(), &[], context)?;
     let text = text.as_string().and_then(|text| text.to_std_string().ok());
-    let Some(uses) = text.and_then(|text| Uses::of(&text)) else { return Ok(false) };
-    let mut objects: [Option<JsObject>; Place::COUNT] = Default::default();
-    for place in Place::ALL {
+    let Some(uses) = text.and_then(|text| RecordUses::of(&text)) else { return Ok(false) };
+    let mut objects: [Option<JsObject>; RecordObject::COUNT] = Default::default();
+    for place in RecordObject::ALL {
         let Some(fields) = uses.fields(place) else { continue };
         objects[place as usize] = match place {
-            Place::Record | Place::Payload => Some(envelope::lasting(place, context)?),
+            RecordObject::Record | RecordObject::Payload => Some(envelope::lasting(place, context)?),
             _ => named::show(fields, context),
         };
     }
@@ -55,27 +55,27 @@ pub(crate) fn make(process: &JsObject, context: &mut Context) -> JsResult<bool> 
 
 /// Returns the parts that the function can read: the named fields of reused objects, and the others as a whole. Data
 /// that the function replaces is needed as a whole too, so that unchanged parts are recognized.
-fn wants(uses: &Uses, objects: &[Option<JsObject>; Place::COUNT]) -> Wants {
-    let is_whole = |place: Place| objects[place as usize].is_none() || uses.replaces(place);
+fn wants(uses: &RecordUses, objects: &[Option<JsObject>; RecordObject::COUNT]) -> Wants {
+    let is_whole = |place: RecordObject| objects[place as usize].is_none() || uses.replaces(place);
     // A returned object that is not the record may contain parts of it, or equal ones.
-    if is_whole(Place::Record) || uses.returns_others() {
+    if is_whole(RecordObject::Record) || uses.returns_others() {
         return Wants::ALL;
     }
-    let want = |place: Place| match uses.fields(place) {
+    let want = |place: RecordObject| match uses.fields(place) {
         _ if !uses.mentions(place) => Want::Nothing,
         Some(fields) if !is_whole(place) => Want::fields(fields.iter().map(String::as_str)),
         _ => Want::Whole,
     };
-    let side = |place: Place| match want(Place::Payload) {
+    let side = |place: RecordObject| match want(RecordObject::Payload) {
         Want::Fields(_) => want(place),
         all => all,
     };
     Wants {
-        position: uses.fields(Place::Record).is_none_or(|fields| fields.iter().any(|field| *field == RECORD[0])),
-        metadata: want(Place::Metadata),
-        key: want(Place::Key),
-        before: side(Place::Before),
-        after: side(Place::After),
+        position: uses.fields(RecordObject::Record).is_none_or(|fields| fields.iter().any(|field| *field == RECORD[0])),
+        metadata: want(RecordObject::Metadata),
+        key: want(RecordObject::Key),
+        before: side(RecordObject::Before),
+        after: side(RecordObject::After),
     }
 }
 
@@ -97,11 +97,11 @@ fn lasting(context: &Context) -> Option<&Lasting> {
 pub(crate) fn record(process: Option<&JsObject>, context: &Context) -> Option<JsObject> {
     let lasting = lasting(context)?;
     process.filter(|process| JsObject::equals(process, &lasting.process))?;
-    lasting.objects[Place::Record as usize].clone()
+    lasting.objects[RecordObject::Record as usize].clone()
 }
 
 /// Returns the object for this part of the current record, see [`record`].
-pub(crate) fn part(place: Place, context: &Context) -> Option<JsObject> {
+pub(crate) fn part(place: RecordObject, context: &Context) -> Option<JsObject> {
     lasting(context)?.objects[place as usize].clone()
 }
 

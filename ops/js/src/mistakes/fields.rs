@@ -10,7 +10,7 @@ use super::Said;
 use crate::acts::FieldRead;
 use crate::codes;
 use crate::properties::OF_OBJECTS;
-use crate::spot::Place;
+use crate::spot::RecordObject;
 
 impl Said<'_> {
     /// Checks the fields that the script reads.
@@ -20,14 +20,14 @@ impl Said<'_> {
                 continue;
             }
             let side = match read.place {
-                Place::Key => Side::Key,
-                Place::Before => Side::Before,
-                Place::After => Side::After,
-                Place::Metadata => {
+                RecordObject::Key => Side::Key,
+                RecordObject::Before => Side::Before,
+                RecordObject::After => Side::After,
+                RecordObject::Metadata => {
                     self.entry(read, reads);
                     continue;
                 }
-                Place::Record | Place::Payload => continue,
+                RecordObject::Record | RecordObject::Payload => continue,
             };
             self.field(read, side, reads);
         }

@@ -4,8 +4,8 @@ use std::time::Duration;
 use super::*;
 use crate::isolate::Isolate;
 use crate::limits::Limits;
-use crate::log::{Lines, ServiceLog};
-use crate::program::{Flaw, Program};
+use crate::log::{LineReceiver, ServiceLog};
+use crate::program::{Program, ScriptFlaw};
 use crate::worker;
 
 /// Ways to nest: before, again and again, in the middle, again and again, after.
@@ -75,7 +75,7 @@ fn nested([before, open, middle, close, after]: &[&str; 5], times: usize) -> Str
     [function, before, &open.repeat(times), middle, &close.repeat(times), after].concat()
 }
 
-fn flaw(text: String) -> Option<Flaw> {
+fn flaw(text: String) -> Option<ScriptFlaw> {
     Program { text: text.into(), name: "script".into() }.check().err()
 }
 
@@ -116,7 +116,7 @@ fn half_of_the_stack_is_enough_for_every_way_to_nest() {
             // That this process lives is what is tested, here too.
             on(stack / 2, &|| drop(program.parse()));
             on((worker::STACK + stack) / 2, &|| {
-                let lines: Rc<dyn Lines> = Rc::new(ServiceLog("js".into()));
+                let lines: Rc<dyn LineReceiver> = Rc::new(ServiceLog("js".into()));
                 let _ = Isolate::open(&program, Limits { time: Duration::from_millis(1) }, &lines);
             });
         }

@@ -11,11 +11,11 @@ use boa_engine::ast::expression::operator::{Binary, Conditional, Unary};
 use boa_engine::ast::statement::{If, Statement};
 use boa_engine::ast::visitor::{VisitWith, Visitor};
 
-use super::kinds::{Kind, Kinds};
-use super::{Slip, end, start};
+use super::kinds::{Kinds, ScriptValueKind};
+use super::{ScriptSlip, end, start};
 use crate::spot::unparenthesized;
 
-pub(super) fn of(script: &Script, kinds: &Kinds<'_>) -> Vec<Slip> {
+pub(super) fn of(script: &Script, kinds: &Kinds<'_>) -> Vec<ScriptSlip> {
     let mut conditions = Conditions { kinds, slips: Vec::new() };
     let _ = script.visit_with(&mut conditions);
     conditions.slips
@@ -23,7 +23,7 @@ pub(super) fn of(script: &Script, kinds: &Kinds<'_>) -> Vec<Slip> {
 
 struct Conditions<'k, 'a> {
     kinds: &'k Kinds<'a>,
-    slips: Vec<Slip>,
+    slips: Vec<ScriptSlip>,
 }
 
 impl Conditions<'_, '_> {
@@ -31,7 +31,7 @@ impl Conditions<'_, '_> {
         let (start, end) = (start(at), end(at));
         // An operand of `!` within a condition is visited twice.
         if !self.slips.iter().any(|slip| slip.start == start) {
-            self.slips.push(Slip { fails: false, start, end, message, hint });
+            self.slips.push(ScriptSlip { fails: false, start, end, message, hint });
         }
     }
 
@@ -58,8 +58,10 @@ impl Conditions<'_, '_> {
             }
             _ => {
                 let hint = match self.kinds.kind(condition) {
-                    Some(Kind::List) => "a list is true even if it is empty: compare its length with 0".to_owned(),
-                    Some(Kind::Object) => match condition {
+                    Some(ScriptValueKind::List) => {
+                        "a list is true even if it is empty: compare its length with 0".to_owned()
+                    }
+                    Some(ScriptValueKind::Object) => match condition {
                         Expression::New(new) if self.kinds.global(new.constructor()) == Some("Boolean") => {
                             "remove new: write Boolean(…)".to_owned()
                         }

@@ -10,7 +10,7 @@ use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::expression::operator::{Binary, Unary};
 use boa_engine::interner::Sym;
 
-use super::kinds::{Kind, Kinds};
+use super::kinds::{Kinds, ScriptValueKind};
 use super::{end, start};
 use crate::position::Position;
 use crate::properties::{OF_ARRAYS, OF_MAPS, OF_NUMBERS, OF_PATTERNS, OF_SETS, OF_STRINGS};
@@ -226,9 +226,9 @@ fn of_call(expression: &Expression, kinds: &Kinds<'_>) -> Value {
         (None, "forEach", _) => Value::Undefined,
         (None, "pop" | "shift" | "at" | "find" | "findLast", _) if is_empty(target) => Value::Undefined,
         (None, ..) => match kinds.kind(expression) {
-            Some(Kind::Text) => Value::Text,
-            Some(Kind::Truth) => Value::Truth,
-            Some(Kind::Number) => Value::Number(None),
+            Some(ScriptValueKind::Text) => Value::Text,
+            Some(ScriptValueKind::Truth) => Value::Truth,
+            Some(ScriptValueKind::Number) => Value::Number(None),
             _ => Value::Unknown,
         },
     }

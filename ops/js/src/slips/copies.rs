@@ -17,24 +17,24 @@ use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::interner::Sym;
 
 use super::idle::PURE;
-use super::{Slip, Text, end, start};
+use super::{ScriptSlip, ScriptText, end, start};
 use crate::process::Bindings;
 use crate::spot::unparenthesized;
 
 /// Finds variables of a function that hold a new object whose fields are set and that is not used otherwise.
-pub(super) fn of(body: &FunctionBody, text: Text<'_>) -> Vec<Slip> {
+pub(super) fn of(body: &FunctionBody, text: ScriptText<'_>) -> Vec<ScriptSlip> {
     let mut bindings = Bindings::default();
     let _ = body.visit_with(&mut bindings);
     let mut copies = Copies { text, bindings, found: Vec::new() };
     let _ = body.visit_with(&mut copies);
     let mut slips = Vec::new();
     for (name, at, of) in copies.found {
-        let mut uses = Uses { text, name, writes: 0, others: 0 };
+        let mut uses = UseCounter { text, name, writes: 0, others: 0 };
         let _ = body.visit_with(&mut uses);
         // The declaration is not a use.
         if uses.writes > 0 && uses.others == 0 {
             let name_text = text.name(name);
-            slips.push(Slip {
+            slips.push(ScriptSlip {
                 fails: false,
                 start: at.span().start().into(),
                 end: at.span().end().into(),
@@ -50,7 +50,7 @@ pub(super) fn of(body: &FunctionBody, text: Text<'_>) -> Vec<Slip> {
 }
 
 struct Copies<'a> {
-    text: Text<'a>,
+    text: ScriptText<'a>,
     bindings: Bindings,
     /// Each variable, its place, and the text of the copied expression.
     found: Vec<(Sym, Identifier, Option<&'a str>)>,
@@ -113,8 +113,8 @@ impl<'ast> Visitor<'ast> for Copies<'_> {
 }
 
 /// Counts the uses of a variable.
-struct Uses<'a> {
-    text: Text<'a>,
+struct UseCounter<'a> {
+    text: ScriptText<'a>,
     name: Sym,
     /// Fields that are set or deleted.
     writes: usize,
@@ -122,7 +122,7 @@ struct Uses<'a> {
     others: usize,
 }
 
-impl Uses<'_> {
+impl UseCounter<'_> {
     /// Returns `true` if the access is a field of the variable with a literal name.
     fn is_field(&self, access: &PropertyAccess) -> bool {
         let PropertyAccess::Simple(simple) = access else { return false };
@@ -143,7 +143,7 @@ impl Uses<'_> {
                     return false;
                 }
                 // Reading fields of the variable itself is allowed there.
-                let mut own = Own { uses: self, kept: 0 };
+                let mut own = AssignmentVisitor { uses: self, kept: 0 };
                 let _ = own.visit_expression(assign.rhs());
                 let kept = own.kept;
                 self.others += kept;
@@ -160,7 +160,7 @@ impl Uses<'_> {
     }
 }
 
-impl<'ast> Visitor<'ast> for Uses<'_> {
+impl<'ast> Visitor<'ast> for UseCounter<'_> {
     type BreakTy = ();
 
     fn visit_statement(&mut self, statement: &'ast Statement) -> ControlFlow<()> {
@@ -187,13 +187,13 @@ impl<'ast> Visitor<'ast> for Uses<'_> {
 }
 
 /// Visits the value that is assigned to a field of the variable.
-struct Own<'u, 'a> {
-    uses: &'u mut Uses<'a>,
+struct AssignmentVisitor<'u, 'a> {
+    uses: &'u mut UseCounter<'a>,
     /// Number of uses that may keep the variable, or an object in it, elsewhere or change it.
     kept: usize,
 }
 
-impl<'ast> Visitor<'ast> for Own<'_, '_> {
+impl<'ast> Visitor<'ast> for AssignmentVisitor<'_, '_> {
     type BreakTy = ();
 
     fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> ControlFlow<()> {
@@ -221,10 +221,10 @@ impl<'ast> Visitor<'ast> for Own<'_, '_> {
     }
 }
 
-impl Own<'_, '_> {
+impl AssignmentVisitor<'_, '_> {
     /// Counts any use of the variable in the node.
     fn whole(&mut self, node: &impl VisitWith) -> ControlFlow<()> {
-        let mut inside = Uses { text: self.uses.text, name: self.uses.name, writes: 0, others: 0 };
+        let mut inside = UseCounter { text: self.uses.text, name: self.uses.name, writes: 0, others: 0 };
         let _ = node.visit_with(&mut inside);
         self.kept += inside.others + inside.writes;
         Continue(())

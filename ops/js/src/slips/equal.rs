@@ -11,29 +11,29 @@ use boa_engine::ast::expression::operator::binary::{ArithmeticOp, BinaryOp, Bitw
 use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::visitor::{VisitWith, Visitor};
 
-use super::kinds::{Kind, Kinds};
-use super::{Slip, end, start};
+use super::kinds::{Kinds, ScriptValueKind};
+use super::{ScriptSlip, end, start};
 use crate::spot::unparenthesized;
 
 const TYPES: [&str; 8] = ["undefined", "object", "boolean", "number", "string", "function", "symbol", "bigint"];
 
-pub(super) fn of(script: &Script, kinds: &Kinds<'_>) -> Vec<Slip> {
+pub(super) fn of(script: &Script, kinds: &Kinds<'_>) -> Vec<ScriptSlip> {
     let mut equal = Equal { kinds, slips: Vec::new() };
     let _ = script.visit_with(&mut equal);
     equal.slips
 }
 
 /// Reason why two values are never equal, and a remedy.
-type Why = (String, String);
+type NeverEqual = (String, String);
 
 struct Equal<'k, 'a> {
     kinds: &'k Kinds<'a>,
-    slips: Vec<Slip>,
+    slips: Vec<ScriptSlip>,
 }
 
 impl Equal<'_, '_> {
     fn say(&mut self, binary: &Binary, message: String, hint: String) {
-        self.slips.push(Slip { fails: false, start: start(binary.lhs()), end: end(binary.rhs()), message, hint });
+        self.slips.push(ScriptSlip { fails: false, start: start(binary.lhs()), end: end(binary.rhs()), message, hint });
     }
 
     fn shown(&self, expression: &Expression, other: &'static str) -> String {
@@ -55,7 +55,7 @@ impl Equal<'_, '_> {
     }
 
     /// Returns why a value never equals the other one, which is usually a constant.
-    fn never(&self, value: &Expression, other: &Expression) -> Option<Why> {
+    fn never(&self, value: &Expression, other: &Expression) -> Option<NeverEqual> {
         if self.kinds.is_nan(other) {
             let shown = self.shown(value, "…");
             return Some(("NaN equals nothing".to_owned(), format!("write Number.isNaN({shown})")));
@@ -93,7 +93,7 @@ impl Equal<'_, '_> {
     }
 
     /// Checks for letters of a case that the value does not contain.
-    fn case(&self, value: &Expression, constant: &str) -> Option<Why> {
+    fn case(&self, value: &Expression, constant: &str) -> Option<NeverEqual> {
         let (target, method, _) = self.kinds.method(value)?;
         match method {
             "toLowerCase" if constant.contains(|c: char| c.is_ascii_uppercase()) => {
@@ -116,7 +116,7 @@ impl Equal<'_, '_> {
     }
 
     /// Checks for a constant that is longer than the part of a text, or has other decimals than the number.
-    fn length(&self, value: &Expression, constant: &str) -> Option<Why> {
+    fn length(&self, value: &Expression, constant: &str) -> Option<NeverEqual> {
         let (_, method, args) = self.kinds.method(value)?;
         let number = |at: usize| args.get(at).and_then(|argument| self.kinds.number(argument));
         let most = match (method, args) {
@@ -141,7 +141,7 @@ impl Equal<'_, '_> {
         })
     }
 
-    fn decimals(&self, decimals: i32, constant: &str) -> Option<Why> {
+    fn decimals(&self, decimals: i32, constant: &str) -> Option<NeverEqual> {
         let (whole, rest) = constant.split_once('.').unwrap_or((constant, ""));
         let whole = whole.strip_prefix('-').unwrap_or(whole);
         let is_number = !whole.is_empty() && (1..=15).contains(&whole.len());
@@ -160,7 +160,7 @@ impl Equal<'_, '_> {
     }
 
     /// Checks for a constant that contains the separator at which the value was split.
-    fn cut(&self, value: &Expression, constant: &str) -> Option<Why> {
+    fn cut(&self, value: &Expression, constant: &str) -> Option<NeverEqual> {
         let Expression::PropertyAccess(PropertyAccess::Simple(access)) = value else { return None };
         let PropertyAccessField::Expr(index) = access.field() else { return None };
         self.kinds.number(index)?;
@@ -173,7 +173,7 @@ impl Equal<'_, '_> {
     }
 
     /// Checks for values of two kinds, or a new object.
-    fn kinds_differ(&self, value: &Expression, other: &Expression, is_strict: bool) -> Option<Why> {
+    fn kinds_differ(&self, value: &Expression, other: &Expression, is_strict: bool) -> Option<NeverEqual> {
         let kind = self.kinds.kind(value)?;
         let is_literal = matches!(
             unparenthesized(value),
@@ -192,7 +192,7 @@ impl Equal<'_, '_> {
             kind != other_kind
         } else {
             match (kind, other_kind) {
-                (Kind::Truth, Kind::Text) => self.kinds.constant(other).is_some_and(is_word),
+                (ScriptValueKind::Truth, ScriptValueKind::Text) => self.kinds.constant(other).is_some_and(is_word),
                 _ => other_kind.is_nothing() && !kind.is_nothing(),
             }
         };
@@ -206,16 +206,18 @@ impl Equal<'_, '_> {
                 let (value, other) = (self.shown(unary.target(), "value"), self.shown(other, "…"));
                 format!("`!` applies only to the operand after it: write {value} !== {other}")
             }
-            (Expression::Unary(unary), Kind::Undefined | Kind::Null) if unary.op() == UnaryOp::TypeOf => {
+            (Expression::Unary(unary), ScriptValueKind::Undefined | ScriptValueKind::Null)
+                if unary.op() == UnaryOp::TypeOf =>
+            {
                 let value = self.shown(unary.target(), "value");
-                let nothing = if other_kind == Kind::Null { "null" } else { "undefined" };
+                let nothing = if other_kind == ScriptValueKind::Null { "null" } else { "undefined" };
                 format!("write {value} === {nothing}")
             }
-            (_, Kind::Text) if kind == Kind::Number => match self.kinds.constant(other) {
+            (_, ScriptValueKind::Text) if kind == ScriptValueKind::Number => match self.kinds.constant(other) {
                 Some(text) if !is_word(text) && !text.trim().is_empty() => format!("write the number: {}", text.trim()),
                 _ => "compare numbers with numbers".to_owned(),
             },
-            (_, Kind::Number) if kind == Kind::Text => {
+            (_, ScriptValueKind::Number) if kind == ScriptValueKind::Text => {
                 "compare it with a text, or convert it with Number(…)".to_owned()
             }
             _ => "compare values of one kind".to_owned(),
@@ -282,7 +284,7 @@ impl Equal<'_, '_> {
     fn listed(&mut self, binary: &Binary) {
         let Some(word) = self.kinds.constant(binary.lhs()) else { return };
         let list = unparenthesized(binary.rhs());
-        let is_list = matches!(list, Expression::Call(_)) && self.kinds.kind(list) == Some(Kind::List);
+        let is_list = matches!(list, Expression::Call(_)) && self.kinds.kind(list) == Some(ScriptValueKind::List);
         if !is_list || word.starts_with(|c: char| c.is_ascii_digit()) || word == "length" {
             return;
         }

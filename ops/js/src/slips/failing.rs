@@ -27,19 +27,19 @@ use anabranch_record::near::did_you_mean;
 use super::constants::{self, Value};
 use super::kinds::Kinds;
 use super::known::MEMBERS;
-use super::{Slip, end, patterns, start, unset};
+use super::{ScriptSlip, end, patterns, start, unset};
 use crate::ending;
 use crate::position::Position;
 use crate::process::Process;
 use crate::properties::{OF_OBJECTS, OLD_OF_STRINGS};
-use crate::spot::{Names, Place, Spot, spot, unparenthesized};
+use crate::spot::{ExpressionMeaning, NameScope, RecordObject, spot, unparenthesized};
 use unfit::Unfit;
 
 /// Words of scripts that may change how built-in values behave.
 const CHANGES: [&str; 6] = ["__proto__", "Symbol", "globalThis", "Prototype", "defineProp", "Proxy"];
 
 /// Finds the first expression that fails in every call of `process`, or a value that no record can hold.
-pub(super) fn of(script: &Script, process: &Process<'_>, kinds: &Kinds<'_>) -> Option<Slip> {
+pub(super) fn of(script: &Script, process: &Process<'_>, kinds: &Kinds<'_>) -> Option<ScriptSlip> {
     if process.generates || CHANGES.iter().any(|word| kinds.text.text.contains(word)) {
         return None;
     }
@@ -61,7 +61,7 @@ pub(super) fn of(script: &Script, process: &Process<'_>, kinds: &Kinds<'_>) -> O
 }
 
 /// Ends with the first failure; `None` if the rest is not certain to be reached.
-type Flow = ControlFlow<Option<Slip>>;
+type Flow = ControlFlow<Option<ScriptSlip>>;
 
 /// A call of `process`, as far as every call goes.
 struct CallOf<'a, 'k> {
@@ -77,13 +77,13 @@ struct CallOf<'a, 'k> {
     unfit: Option<Unfit>,
 }
 
-impl Names for CallOf<'_, '_> {
+impl NameScope for CallOf<'_, '_> {
     fn interner(&self) -> &Interner {
         self.kinds.text.interner
     }
 
-    fn place(&self, name: Sym) -> Option<Place> {
-        (Some(name) == self.record).then_some(Place::Record)
+    fn place(&self, name: Sym) -> Option<RecordObject> {
+        (Some(name) == self.record).then_some(RecordObject::Record)
     }
 }
 
@@ -115,13 +115,13 @@ impl CallOf<'_, '_> {
         }
     }
 
-    fn slip(at: &Expression, message: &str, hint: &str) -> Slip {
+    fn slip(at: &Expression, message: &str, hint: &str) -> ScriptSlip {
         Self::slip_at(start(at), end(at), message, hint)
     }
 
-    fn slip_at(start: Position, end: Position, message: &str, hint: &str) -> Slip {
+    fn slip_at(start: Position, end: Position, message: &str, hint: &str) -> ScriptSlip {
         let message = format!("the script fails here: {message}");
-        Slip { fails: true, start, end, message, hint: hint.to_owned() }
+        ScriptSlip { fails: true, start, end, message, hint: hint.to_owned() }
     }
 
     fn fail(at: &Expression, message: &str, hint: &str) -> Flow {
@@ -164,7 +164,7 @@ impl CallOf<'_, '_> {
             Statement::Return(returned) => {
                 if let Some(target) = returned.target() {
                     self.reach(target)?;
-                    if matches!(spot(target, self), Spot::Object(Place::Record)) {
+                    if matches!(spot(target, self), ExpressionMeaning::Object(RecordObject::Record)) {
                         return Break(self.unfit.take().map(|unfit| unfit.slip));
                     }
                 }

@@ -14,12 +14,12 @@ use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::interner::{Interner, Sym};
 
 use super::scopes::{Scope, Scoped, Scopes, visit_scopes};
-use super::{Slip, Text, end, start};
+use super::{ScriptSlip, ScriptText, end, start};
 use crate::process::{Bindings, Process};
-use crate::spot::{Names, Place, spot, unparenthesized};
+use crate::spot::{NameScope, RecordObject, spot, unparenthesized};
 
 /// Finds lookups that find nothing, or everything.
-pub(super) fn of(script: &Script, process: Option<&Process<'_>>, text: Text<'_>) -> Vec<Slip> {
+pub(super) fn of(script: &Script, process: Option<&Process<'_>>, text: ScriptText<'_>) -> Vec<ScriptSlip> {
     let mut bindings = Bindings::default();
     let _ = script.visit_with(&mut bindings);
     // An object with its own `toString` is a valid name.
@@ -54,7 +54,7 @@ struct Known {
 }
 
 struct Fresh<'a> {
-    text: Text<'a>,
+    text: ScriptText<'a>,
     bindings: Bindings,
     record: Option<Sym>,
     has_texts: bool,
@@ -64,22 +64,22 @@ struct Fresh<'a> {
     collections: Vec<(Sym, &'static str)>,
     /// Variables added to a collection so far, with the collection.
     added: Vec<(Sym, Sym)>,
-    slips: Vec<Slip>,
+    slips: Vec<ScriptSlip>,
 }
 
-impl Names for Fresh<'_> {
+impl NameScope for Fresh<'_> {
     fn interner(&self) -> &Interner {
         self.text.interner
     }
 
-    fn place(&self, name: Sym) -> Option<Place> {
-        (Some(name) == self.record).then_some(Place::Record)
+    fn place(&self, name: Sym) -> Option<RecordObject> {
+        (Some(name) == self.record).then_some(RecordObject::Record)
     }
 }
 
 impl Fresh<'_> {
     fn say(&mut self, at: &Expression, message: String, hint: String) {
-        self.slips.push(Slip { fails: false, start: start(at), end: end(at), message, hint });
+        self.slips.push(ScriptSlip { fails: false, start: start(at), end: end(at), message, hint });
     }
 
     /// Reports an object that is used as text or as a property name: its text is that of any object.
@@ -215,7 +215,7 @@ impl<'ast> Visitor<'ast> for Fresh<'_> {
 
 /// Finds variables that hold a set or a map.
 struct Collections<'a> {
-    text: Text<'a>,
+    text: ScriptText<'a>,
     bindings: &'a Bindings,
     found: Vec<(Sym, &'static str)>,
 }

@@ -13,7 +13,7 @@ use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Script, StatementListItem};
 
 use super::results::Methods;
-use super::{Slip, Text, end, start};
+use super::{ScriptSlip, ScriptText, end, start};
 use crate::spot::unparenthesized;
 
 /// Methods of texts, arrays, numbers and dates without side effects.
@@ -65,7 +65,7 @@ const LOCAL: [(&str, usize); 6] = [
     ("localeCompare", 1),
 ];
 
-pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
+pub(super) fn of(script: &Script, text: ScriptText<'_>) -> Vec<ScriptSlip> {
     let mut methods = Methods { text, names: Vec::new() };
     let _ = script.visit_with(&mut methods);
     let mut idle = Idle { text, own: methods.names, slips: Vec::new() };
@@ -74,15 +74,15 @@ pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
 }
 
 struct Idle<'a> {
-    text: Text<'a>,
+    text: ScriptText<'a>,
     /// Methods that the script defines itself.
     own: Vec<&'a str>,
-    slips: Vec<Slip>,
+    slips: Vec<ScriptSlip>,
 }
 
 impl Idle<'_> {
     fn say(&mut self, at: &Expression, message: String, hint: String) {
-        self.slips.push(Slip { fails: false, start: start(at), end: end(at), message, hint });
+        self.slips.push(ScriptSlip { fails: false, start: start(at), end: end(at), message, hint });
     }
 
     fn statement(&mut self, whole: &Expression) {
@@ -305,7 +305,7 @@ impl<'ast> Visitor<'ast> for Idle<'_> {
                 _ => "write list.includes(element)".to_owned(),
             };
             let message = "`in` searches for an index of the list, not for an element".to_owned();
-            self.slips.push(Slip { fails: false, start: start(word), end: end(list), message, hint });
+            self.slips.push(ScriptSlip { fails: false, start: start(word), end: end(list), message, hint });
         }
         binary.visit_with(self)
     }
@@ -333,7 +333,7 @@ impl<'ast> Visitor<'ast> for Idle<'_> {
                 };
                 let message = format!("`{name}` does not support locales: it returns the same text for all of them");
                 let start = start(call.function());
-                self.slips.push(Slip {
+                self.slips.push(ScriptSlip {
                     fails: false,
                     start,
                     end: end(call.function()),

@@ -14,7 +14,7 @@ use boa_engine::ast::statement::iteration::IterableLoopInitializer;
 use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::interner::Sym;
 
-use super::Text;
+use super::ScriptText;
 use super::results::{Methods, TESTS};
 use crate::process::Bindings;
 use crate::spot::unparenthesized;
@@ -46,7 +46,7 @@ const NUMBERS: [&str; 5] = ["findIndex", "getFullYear", "getTime", "indexOf", "l
 const LISTS: [&str; 6] = ["filter", "flatMap", "map", "split", "toReversed", "toSorted"];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum ScriptValueKind {
     Text,
     /// A number or a big integer.
     Number,
@@ -59,32 +59,32 @@ pub(super) enum Kind {
     Object,
 }
 
-impl Kind {
+impl ScriptValueKind {
     /// Returns `true` for a new object, which equals no other value and is truthy.
     pub(super) fn is_new(self) -> bool {
-        matches!(self, Kind::List | Kind::Object)
+        matches!(self, ScriptValueKind::List | ScriptValueKind::Object)
     }
 
     pub(super) fn is_nothing(self) -> bool {
-        matches!(self, Kind::Undefined | Kind::Null)
+        matches!(self, ScriptValueKind::Undefined | ScriptValueKind::Null)
     }
 
     pub(super) fn named(self) -> &'static str {
         match self {
-            Kind::Text => "a text",
-            Kind::Number => "a number",
-            Kind::Truth => "true or false",
-            Kind::Undefined => "undefined",
-            Kind::Null => "null",
-            Kind::List => "a list",
-            Kind::Object => "an object",
+            ScriptValueKind::Text => "a text",
+            ScriptValueKind::Number => "a number",
+            ScriptValueKind::Truth => "true or false",
+            ScriptValueKind::Undefined => "undefined",
+            ScriptValueKind::Null => "null",
+            ScriptValueKind::List => "a list",
+            ScriptValueKind::Object => "an object",
         }
     }
 }
 
 /// Values of a script that follow from its text.
 pub(super) struct Kinds<'a> {
-    pub(super) text: Text<'a>,
+    pub(super) text: ScriptText<'a>,
     bindings: Bindings,
     /// Methods that the script defines itself.
     own: Vec<&'a str>,
@@ -94,7 +94,7 @@ pub(super) struct Kinds<'a> {
 
 impl<'a> Kinds<'a> {
     /// Analyzes a script. Returns `None` if it may change the results of methods.
-    pub(super) fn of(script: &'a Script, text: Text<'a>) -> Option<Kinds<'a>> {
+    pub(super) fn of(script: &'a Script, text: ScriptText<'a>) -> Option<Kinds<'a>> {
         if ["prototype", "eval", "with ("].iter().any(|word| text.text.contains(word)) {
             return None;
         }
@@ -184,9 +184,9 @@ impl<'a> Kinds<'a> {
     }
 
     /// Returns the kind of the value of an expression.
-    pub(super) fn kind(&self, expression: &Expression) -> Option<Kind> {
+    pub(super) fn kind(&self, expression: &Expression) -> Option<ScriptValueKind> {
         if self.global(expression) == Some("undefined") {
-            return Some(Kind::Undefined);
+            return Some(ScriptValueKind::Undefined);
         }
         let value = self.value(expression);
         let kind = self.written(value)?;
@@ -195,36 +195,36 @@ impl<'a> Kinds<'a> {
         (!is_variable || !kind.is_new()).then_some(kind)
     }
 
-    fn written(&self, value: &Expression) -> Option<Kind> {
+    fn written(&self, value: &Expression) -> Option<ScriptValueKind> {
         match value {
             Expression::Literal(literal) => Some(match literal.kind() {
-                LiteralKind::String(_) => Kind::Text,
-                LiteralKind::Int(_) | LiteralKind::Num(_) | LiteralKind::BigInt(_) => Kind::Number,
-                LiteralKind::Bool(_) => Kind::Truth,
-                LiteralKind::Null => Kind::Null,
-                LiteralKind::Undefined => Kind::Undefined,
+                LiteralKind::String(_) => ScriptValueKind::Text,
+                LiteralKind::Int(_) | LiteralKind::Num(_) | LiteralKind::BigInt(_) => ScriptValueKind::Number,
+                LiteralKind::Bool(_) => ScriptValueKind::Truth,
+                LiteralKind::Null => ScriptValueKind::Null,
+                LiteralKind::Undefined => ScriptValueKind::Undefined,
             }),
-            Expression::TemplateLiteral(_) => Some(Kind::Text),
-            Expression::ArrayLiteral(_) => Some(Kind::List),
-            Expression::ObjectLiteral(_) | Expression::RegExpLiteral(_) => Some(Kind::Object),
+            Expression::TemplateLiteral(_) => Some(ScriptValueKind::Text),
+            Expression::ArrayLiteral(_) => Some(ScriptValueKind::List),
+            Expression::ObjectLiteral(_) | Expression::RegExpLiteral(_) => Some(ScriptValueKind::Object),
             Expression::New(new) => {
                 let known = ["Array", "Boolean", "Date", "Map", "Number", "RegExp", "Set", "String"];
-                self.global(new.constructor()).filter(|name| known.contains(name)).map(|_| Kind::Object)
+                self.global(new.constructor()).filter(|name| known.contains(name)).map(|_| ScriptValueKind::Object)
             }
             Expression::Unary(unary) => match unary.op() {
-                UnaryOp::TypeOf => Some(Kind::Text),
-                UnaryOp::Not => Some(Kind::Truth),
-                UnaryOp::Plus | UnaryOp::Minus => Some(Kind::Number),
-                UnaryOp::Void => Some(Kind::Undefined),
+                UnaryOp::TypeOf => Some(ScriptValueKind::Text),
+                UnaryOp::Not => Some(ScriptValueKind::Truth),
+                UnaryOp::Plus | UnaryOp::Minus => Some(ScriptValueKind::Number),
+                UnaryOp::Void => Some(ScriptValueKind::Undefined),
                 _ => None,
             },
             Expression::Binary(binary) => match binary.op() {
-                BinaryOp::Relational(_) => Some(Kind::Truth),
+                BinaryOp::Relational(_) => Some(ScriptValueKind::Truth),
                 BinaryOp::Arithmetic(ArithmeticOp::Add) => {
                     let sides = [self.kind(binary.lhs()), self.kind(binary.rhs())];
-                    sides.contains(&Some(Kind::Text)).then_some(Kind::Text)
+                    sides.contains(&Some(ScriptValueKind::Text)).then_some(ScriptValueKind::Text)
                 }
-                BinaryOp::Arithmetic(_) | BinaryOp::Bitwise(_) => Some(Kind::Number),
+                BinaryOp::Arithmetic(_) | BinaryOp::Bitwise(_) => Some(ScriptValueKind::Number),
                 _ => None,
             },
             Expression::Call(call) => self.result(call),
@@ -232,27 +232,27 @@ impl<'a> Kinds<'a> {
         }
     }
 
-    fn result(&self, call: &Call) -> Option<Kind> {
+    fn result(&self, call: &Call) -> Option<ScriptValueKind> {
         if let Some(name) = self.global(call.function()) {
             return match name {
-                "Number" | "parseFloat" | "parseInt" => Some(Kind::Number),
-                "String" => Some(Kind::Text),
-                "Boolean" | "isFinite" | "isNaN" => Some(Kind::Truth),
+                "Number" | "parseFloat" | "parseInt" => Some(ScriptValueKind::Number),
+                "String" => Some(ScriptValueKind::Text),
+                "Boolean" | "isFinite" | "isNaN" => Some(ScriptValueKind::Truth),
                 _ => None,
             };
         }
         let (target, name, _) = self.called(call)?;
         match self.global(target) {
-            Some("Math") => return Some(Kind::Number),
-            Some("Object") if matches!(name, "keys" | "values" | "entries") => return Some(Kind::List),
+            Some("Math") => return Some(ScriptValueKind::Number),
+            Some("Object") if matches!(name, "keys" | "values" | "entries") => return Some(ScriptValueKind::List),
             Some("JSON") => return None,
             _ => {}
         }
         match name {
-            _ if TEXTS.contains(&name) => Some(Kind::Text),
-            _ if NUMBERS.contains(&name) => Some(Kind::Number),
-            _ if TESTS.contains(&name) => Some(Kind::Truth),
-            _ if LISTS.contains(&name) => Some(Kind::List),
+            _ if TEXTS.contains(&name) => Some(ScriptValueKind::Text),
+            _ if NUMBERS.contains(&name) => Some(ScriptValueKind::Number),
+            _ if TESTS.contains(&name) => Some(ScriptValueKind::Truth),
+            _ if LISTS.contains(&name) => Some(ScriptValueKind::List),
             _ => None,
         }
     }

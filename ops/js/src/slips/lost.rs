@@ -20,14 +20,14 @@ use boa_engine::interner::Sym;
 
 use super::kinds::Kinds;
 use super::scopes::{Scope, Scoped, Scopes, function, visit_scopes};
-use super::{Slip, end, start};
+use super::{ScriptSlip, end, start};
 use crate::inner::visit_inner_functions;
 use crate::position::Position;
 use crate::process::{Bindings, Process};
 use crate::properties::{OF_OBJECTS, OF_STRINGS};
 use crate::spot::unparenthesized;
 
-pub(super) fn of(script: &Script, process: Option<&Process<'_>>, kinds: &Kinds<'_>) -> Vec<Slip> {
+pub(super) fn of(script: &Script, process: Option<&Process<'_>>, kinds: &Kinds<'_>) -> Vec<ScriptSlip> {
     let mut bindings = Bindings::default();
     let _ = script.visit_with(&mut bindings);
     let record = process.and_then(Process::record).filter(|record| bindings.is_constant(*record));
@@ -36,7 +36,7 @@ pub(super) fn of(script: &Script, process: Option<&Process<'_>>, kinds: &Kinds<'
     let Lost { negative, mut slips, .. } = lost;
     // A script that assigns negative indices may read them.
     slips.retain(|(is_index, _)| !(negative && *is_index));
-    let mut slips: Vec<Slip> = slips.into_iter().map(|(_, slip)| slip).collect();
+    let mut slips: Vec<ScriptSlip> = slips.into_iter().map(|(_, slip)| slip).collect();
     let mut empty =
         Empty { kinds, bindings: &bindings, scopes: Scopes::default(), open: Vec::new(), slips: Vec::new() };
     let _ = script.visit_with(&mut empty);
@@ -53,12 +53,12 @@ struct Lost<'k, 'a> {
     /// True if the script assigns to a negative index.
     negative: bool,
     /// Findings, each with whether it is about a negative index.
-    slips: Vec<(bool, Slip)>,
+    slips: Vec<(bool, ScriptSlip)>,
 }
 
 impl Lost<'_, '_> {
     fn say(&mut self, start: Position, end: Position, message: String, hint: String) {
-        self.slips.push((false, Slip { fails: false, start, end, message, hint }));
+        self.slips.push((false, ScriptSlip { fails: false, start, end, message, hint }));
     }
 
     fn negative(&self, access: &PropertyAccess) -> Option<i32> {
@@ -189,7 +189,7 @@ impl<'ast> Visitor<'ast> for Lost<'_, '_> {
             let message = "this is always undefined: a list has no negative indices".to_owned();
             let hint = format!("to count from its end, write {shown}.at({index})");
             let (start, end) = (start(target), access.span().end().into());
-            self.slips.push((true, Slip { fails: false, start, end, message, hint }));
+            self.slips.push((true, ScriptSlip { fails: false, start, end, message, hint }));
         }
         access.visit_with(self)
     }
@@ -283,7 +283,7 @@ struct Empty<'k, 'a> {
     bindings: &'k Bindings,
     scopes: Scopes,
     open: Vec<Open>,
-    slips: Vec<Option<Slip>>,
+    slips: Vec<Option<ScriptSlip>>,
 }
 
 impl<'ast> Scoped<'ast> for Empty<'_, '_> {
@@ -326,7 +326,7 @@ impl<'ast> Visitor<'ast> for Empty<'_, '_> {
             open.used = true;
             open.slip = Some(self.slips.len());
             let (name, always) = (self.kinds.text.name(open.name), if method == "has" { "false" } else { "undefined" });
-            self.slips.push(Some(Slip {
+            self.slips.push(Some(ScriptSlip {
                 fails: false,
                 start: start(target),
                 end: call.span().end().into(),

@@ -24,7 +24,7 @@ use boa_engine::ast::{Script, Spanned};
 use boa_engine::interner::Sym;
 
 use super::known::{FUNCTIONS, MEMBERS, OF_FUNCTIONS, OF_LANGUAGE, OF_NODE, OF_RECORDS, OF_SERVICE, advice};
-use super::{Slip, Text};
+use super::{ScriptSlip, ScriptText};
 use crate::inner::visit_inner_functions;
 use crate::position::Position;
 use crate::process::{Bindings, Process};
@@ -32,7 +32,12 @@ use crate::properties::OF_OBJECTS;
 use crate::spot::unparenthesized;
 
 /// Finds uses of undefined names, and of parameters that are never passed.
-pub(super) fn of(script: &Script, process: Option<&Process<'_>>, reached: &[Position], text: Text<'_>) -> Vec<Slip> {
+pub(super) fn of(
+    script: &Script,
+    process: Option<&Process<'_>>,
+    reached: &[Position],
+    text: ScriptText<'_>,
+) -> Vec<ScriptSlip> {
     let mut declared =
         Declared { text, names: HashSet::new(), guarded: HashSet::new(), extended: HashSet::new(), dynamic: false };
     let _ = script.visit_with(&mut declared);
@@ -46,7 +51,7 @@ pub(super) fn of(script: &Script, process: Option<&Process<'_>>, reached: &[Posi
             _ => None,
         }
     });
-    let mut uses = Uses {
+    let mut uses = UndefinedNames {
         text,
         declared: &declared,
         reached,
@@ -71,7 +76,7 @@ pub(super) fn of(script: &Script, process: Option<&Process<'_>>, reached: &[Posi
 
 /// Names that a script declares anywhere.
 struct Declared<'i> {
-    text: Text<'i>,
+    text: ScriptText<'i>,
     names: HashSet<Sym>,
     /// Names whose existence the script tests.
     guarded: HashSet<Sym>,
@@ -243,8 +248,8 @@ impl<'ast> Visitor<'ast> for Declared<'_> {
 }
 
 /// Searches for undefined names.
-struct Uses<'a> {
-    text: Text<'a>,
+struct UndefinedNames<'a> {
+    text: ScriptText<'a>,
     declared: &'a Declared<'a>,
     reached: &'a [Position],
     /// The variable that holds the record.
@@ -253,16 +258,16 @@ struct Uses<'a> {
     is_process: bool,
     /// True outside of functions and of code that runs conditionally.
     at_start: bool,
-    slips: Vec<Slip>,
+    slips: Vec<ScriptSlip>,
 }
 
-impl Uses<'_> {
+impl UndefinedNames<'_> {
     fn say(&mut self, at: Position, end: Position, name: &str, hint: String) {
         let fails = self.at_start || self.reached.contains(&at);
         if self.slips.iter().any(|slip| slip.start == at) {
             return;
         }
-        self.slips.push(Slip { fails, start: at, end, message: format!("scripts have no `{name}`"), hint });
+        self.slips.push(ScriptSlip { fails, start: at, end, message: format!("scripts have no `{name}`"), hint });
     }
 
     /// Reports a call of a function that a global object does not have: `Math.Round(…)`.
@@ -330,7 +335,7 @@ macro_rules! uncertain {
     };
 }
 
-impl<'ast> Visitor<'ast> for Uses<'_> {
+impl<'ast> Visitor<'ast> for UndefinedNames<'_> {
     type BreakTy = ();
 
     visit_inner_functions!(ControlFlow<()>, perhaps);
@@ -409,10 +414,10 @@ impl<'ast> Visitor<'ast> for Uses<'_> {
 
 /// Searches for uses of a parameter that is never passed.
 struct Second<'a> {
-    text: Text<'a>,
+    text: ScriptText<'a>,
     name: Sym,
     reached: &'a [Position],
-    slips: Vec<Slip>,
+    slips: Vec<ScriptSlip>,
 }
 
 impl Second<'_> {
@@ -423,7 +428,7 @@ impl Second<'_> {
         {
             let start: Position = name.span().start().into();
             let text = self.text.name(self.name);
-            self.slips.push(Slip {
+            self.slips.push(ScriptSlip {
                 fails: self.reached.contains(&start),
                 start,
                 end: name.span().end().into(),

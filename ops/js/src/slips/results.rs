@@ -17,12 +17,12 @@ use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Script, Spanned};
 use boa_engine::interner::{Interner, Sym};
 
-use super::{Slip, Text, start};
+use super::{ScriptSlip, ScriptText, start};
 use crate::inner::visit_inner_functions;
 use crate::position::Position;
 use crate::process::{Bindings, Process};
 use crate::properties::RECORD;
-use crate::spot::{Names, Place, Spot, spot, unparenthesized};
+use crate::spot::{ExpressionMeaning, NameScope, RecordObject, spot, unparenthesized};
 
 const KEEP_OR_DROP: &str = "return rec to keep the record and null to drop it: return CONDITION ? rec : null";
 const RETURN_RECORD: &str = "change the record and return it: return rec";
@@ -31,7 +31,12 @@ pub(super) const TESTS: [&str; 8] =
     ["includes", "startsWith", "endsWith", "test", "some", "every", "hasOwnProperty", "isArray"];
 
 /// Finds the returns of `process` that fail a record.
-pub(super) fn of(script: &Script, process: &Process<'_>, reached: &[Position], text: Text<'_>) -> Vec<Slip> {
+pub(super) fn of(
+    script: &Script,
+    process: &Process<'_>,
+    reached: &[Position],
+    text: ScriptText<'_>,
+) -> Vec<ScriptSlip> {
     let Some(record) = process.record() else { return Vec::new() };
     let mut bindings = Bindings::default();
     let _ = process.body.visit_with(&mut bindings);
@@ -58,13 +63,13 @@ pub(super) fn of(script: &Script, process: &Process<'_>, reached: &[Position], t
 }
 
 /// Description of a value, and a remedy.
-struct Wrong {
+struct WrongResult {
     what: String,
     hint: String,
 }
 
 struct Returns<'a> {
-    text: Text<'a>,
+    text: ScriptText<'a>,
     record: Sym,
     reached: &'a [Position],
     bindings: Bindings,
@@ -74,16 +79,16 @@ struct Returns<'a> {
     values: HashMap<Sym, &'a Expression>,
     /// Variables whose field `Position` is used.
     positions: Vec<Sym>,
-    slips: Vec<Slip>,
+    slips: Vec<ScriptSlip>,
 }
 
-impl Names for Returns<'_> {
+impl NameScope for Returns<'_> {
     fn interner(&self) -> &Interner {
         self.text.interner
     }
 
-    fn place(&self, name: Sym) -> Option<Place> {
-        (name == self.record).then_some(Place::Record)
+    fn place(&self, name: Sym) -> Option<RecordObject> {
+        (name == self.record).then_some(RecordObject::Record)
     }
 }
 
@@ -106,7 +111,7 @@ impl<'a> Returns<'a> {
                 }
             }
             _ => {
-                if let Some(Wrong { what, hint }) = self.wrong(value, true) {
+                if let Some(WrongResult { what, hint }) = self.wrong(value, true) {
                     self.say(value, certain, &format!("process returns {what}, which is not a record"), hint);
                 }
             }
@@ -115,7 +120,7 @@ impl<'a> Returns<'a> {
 
     fn say(&mut self, value: &Expression, fails: bool, message: &str, hint: String) {
         let (start, end) = (start(value), super::end(value));
-        self.slips.push(Slip { fails, start, end, message: message.to_owned(), hint });
+        self.slips.push(ScriptSlip { fails, start, end, message: message.to_owned(), hint });
     }
 
     fn is_truth(&self, value: &Expression) -> bool {
@@ -132,14 +137,14 @@ impl<'a> Returns<'a> {
     }
 
     /// Returns why a value is never a record. With `follow`, replaces variables by their values.
-    fn wrong(&self, value: &Expression, follow: bool) -> Option<Wrong> {
-        let wrong = |what: &str, hint: &str| Some(Wrong { what: what.to_owned(), hint: hint.to_owned() });
+    fn wrong(&self, value: &Expression, follow: bool) -> Option<WrongResult> {
+        let wrong = |what: &str, hint: &str| Some(WrongResult { what: what.to_owned(), hint: hint.to_owned() });
         if self.is_truth(value) {
             return wrong("true or false", KEEP_OR_DROP);
         }
         match spot(value, self) {
-            Spot::Object(Place::Record) => return None,
-            Spot::Field(Place::Record | Place::Payload, Some(name))
+            ExpressionMeaning::Object(RecordObject::Record) => return None,
+            ExpressionMeaning::Field(RecordObject::Record | RecordObject::Payload, Some(name))
                 if RECORD.contains(&name.as_str()) || name == "After" || name == "Before" =>
             {
                 return wrong("a part of the record", RETURN_RECORD);
@@ -160,9 +165,12 @@ impl<'a> Returns<'a> {
             | Expression::ClassExpression(_) => wrong("a function", "call it and return its result"),
             Expression::ArrayLiteral(list) if follow => {
                 let mut elements = list.as_ref().iter().flatten();
-                let Wrong { what, hint } =
+                let WrongResult { what, hint } =
                     elements.find_map(|element| self.nothing(element).or_else(|| self.wrong(element, true)))?;
-                Some(Wrong { what: format!("a list with {what}"), hint: hint.replace("return rec", "return [rec]") })
+                Some(WrongResult {
+                    what: format!("a list with {what}"),
+                    hint: hint.replace("return rec", "return [rec]"),
+                })
             }
             Expression::ObjectLiteral(object) if follow => {
                 let mut names = Vec::new();
@@ -189,8 +197,8 @@ impl<'a> Returns<'a> {
                     let [Expression::Call(inner), ..] = call.args() else { return None };
                     let [copied, ..] = inner.args() else { return None };
                     let is_copy = self.called(inner) == Some((Some("JSON"), "stringify"))
-                        && matches!(spot(copied, self), Spot::Object(Place::Record));
-                    is_copy.then(|| Wrong {
+                        && matches!(spot(copied, self), ExpressionMeaning::Object(RecordObject::Record));
+                    is_copy.then(|| WrongResult {
                         what: "a copy made with JSON, whose Position no longer contains bytes".to_owned(),
                         hint: "change rec itself, or copy its data: rec.Payload.After = \
                                JSON.parse(JSON.stringify(rec.Payload.After)); return rec"
@@ -210,7 +218,7 @@ impl<'a> Returns<'a> {
     }
 
     /// Returns why an element of a list is never a record, if it is null or undefined.
-    fn nothing(&self, element: &Expression) -> Option<Wrong> {
+    fn nothing(&self, element: &Expression) -> Option<WrongResult> {
         let what = match unparenthesized(element) {
             Expression::Literal(literal) => match literal.kind() {
                 LiteralKind::Null => "null",
@@ -220,7 +228,7 @@ impl<'a> Returns<'a> {
             other => self.text.identifier(other).filter(|name| *name == "undefined")?,
         };
         let hint = "put only records into the list; to drop the record, write return null";
-        Some(Wrong { what: what.to_owned(), hint: hint.to_owned() })
+        Some(WrongResult { what: what.to_owned(), hint: hint.to_owned() })
     }
 
     /// Returns the name of the called function, and that of its object if it has one.
@@ -257,7 +265,7 @@ impl<'ast: 'a, 'a> Visitor<'ast> for Returns<'a> {
 
 /// Collects variables whose field `Position` is named.
 struct Positions<'a> {
-    text: Text<'a>,
+    text: ScriptText<'a>,
     names: Vec<Sym>,
 }
 
@@ -276,7 +284,7 @@ impl<'ast> Visitor<'ast> for Positions<'_> {
 
 /// Collects the methods that a script defines itself.
 pub(super) struct Methods<'a> {
-    pub(super) text: Text<'a>,
+    pub(super) text: ScriptText<'a>,
     pub(super) names: Vec<&'a str>,
 }
 

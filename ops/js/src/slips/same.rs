@@ -8,13 +8,13 @@ use boa_engine::ast::statement::{Return, Statement};
 use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::interner::Sym;
 
-use super::{Slip, Text, end, start};
+use super::{ScriptSlip, ScriptText, end, start};
 use crate::inner::visit_inner_functions;
 use crate::process::{Bindings, Process};
 use crate::spot::unparenthesized;
 
 /// Finds calls, returned from `process`, that give a list with the record itself for each element.
-pub(super) fn of(process: &Process<'_>, text: Text<'_>) -> Vec<Slip> {
+pub(super) fn of(process: &Process<'_>, text: ScriptText<'_>) -> Vec<ScriptSlip> {
     let Some(record) = process.record() else { return Vec::new() };
     let mut bindings = Bindings::default();
     let _ = process.body.visit_with(&mut bindings);
@@ -27,9 +27,9 @@ pub(super) fn of(process: &Process<'_>, text: Text<'_>) -> Vec<Slip> {
 }
 
 struct Same<'a> {
-    text: Text<'a>,
+    text: ScriptText<'a>,
     record: Sym,
-    slips: Vec<Slip>,
+    slips: Vec<ScriptSlip>,
 }
 
 impl Same<'_> {
@@ -66,7 +66,7 @@ impl<'ast> Visitor<'ast> for Same<'_> {
             && let Some(value) = self.mapped(call)
         {
             let name = self.text.name(self.record);
-            self.slips.push(Slip {
+            self.slips.push(ScriptSlip {
                 fails: false,
                 start: start(value),
                 end: end(value),

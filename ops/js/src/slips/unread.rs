@@ -17,7 +17,7 @@ use boa_engine::interner::Sym;
 use super::idle::{OF_LISTS, PURE};
 use super::results::Methods;
 use super::scopes::{Scope, Scoped, Scopes, function, outer_loop, visit_scopes};
-use super::{Slip, Text, end};
+use super::{ScriptSlip, ScriptText, end};
 use crate::position::Position;
 use crate::process::Bindings;
 use crate::spot::unparenthesized;
@@ -29,7 +29,7 @@ const CHANGE: [&str; 9] =
     ["padEnd", "padStart", "replace", "replaceAll", "toLowerCase", "toUpperCase", "trim", "trimEnd", "trimStart"];
 
 /// Finds statements like `name = name.trim()` after which `name` is never read.
-pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
+pub(super) fn of(script: &Script, text: ScriptText<'_>) -> Vec<ScriptSlip> {
     // Names may be read there without being written.
     if ["eval", "arguments"].iter().any(|word| text.text.contains(word)) {
         return Vec::new();
@@ -42,12 +42,13 @@ pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
     if script.visit_with(&mut unread).is_break() {
         return Vec::new();
     }
-    let mut slips: Vec<Slip> = Vec::new();
+    let mut slips: Vec<ScriptSlip> = Vec::new();
     let mut told: Vec<Sym> = Vec::new();
     for held in &unread.events {
-        let Doing::Holds(start, end) = held.doing else { continue };
-        let is_used =
-            |event: &&Event| event.name == held.name && !matches!(event.doing, Doing::Declares | Doing::Holds(..));
+        let VariableAct::Holds(start, end) = held.doing else { continue };
+        let is_used = |event: &&Event| {
+            event.name == held.name && !matches!(event.doing, VariableAct::Declares | VariableAct::Holds(..))
+        };
         if function(&held.place).is_none()
             || !bindings.is_declared_once(held.name)
             || unread.events.iter().any(|event| is_used(&event))
@@ -55,7 +56,7 @@ pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
             continue;
         }
         let name = text.name(held.name);
-        slips.push(Slip {
+        slips.push(ScriptSlip {
             fails: false,
             start,
             end,
@@ -64,13 +65,13 @@ pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
         });
     }
     for set in &unread.events {
-        let Doing::Sets(start, end) = set.doing else { continue };
+        let VariableAct::Sets(start, end) = set.doing else { continue };
         if told.contains(&set.name) || !bindings.is_declared_once(set.name) || unread.is_read_after(set) {
             continue;
         }
         told.push(set.name);
         let name = text.name(set.name);
-        slips.push(Slip {
+        slips.push(ScriptSlip {
             fails: false,
             start,
             end,
@@ -85,7 +86,7 @@ pub(super) fn of(script: &Script, text: Text<'_>) -> Vec<Slip> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Doing {
+enum VariableAct {
     /// The variable is declared with a value from the data.
     Declares,
     Reads,
@@ -97,14 +98,14 @@ enum Doing {
 
 struct Event {
     name: Sym,
-    doing: Doing,
+    doing: VariableAct,
     /// Number of the event, in source order.
     number: usize,
     place: Vec<Scope>,
 }
 
 struct Unread<'a> {
-    text: Text<'a>,
+    text: ScriptText<'a>,
     /// Methods that the script defines itself.
     own: Vec<&'a str>,
     scopes: Scopes,
@@ -113,7 +114,7 @@ struct Unread<'a> {
 }
 
 impl Unread<'_> {
-    fn note(&mut self, name: Sym, doing: Doing) {
+    fn note(&mut self, name: Sym, doing: VariableAct) {
         self.count += 1;
         self.events.push(Event { name, doing, number: self.count, place: self.scopes.here() });
     }
@@ -121,13 +122,13 @@ impl Unread<'_> {
     /// Returns `true` if the value set there may be read.
     fn is_read_after(&self, set: &Event) -> bool {
         let of_name = || self.events.iter().filter(|event| event.name == set.name);
-        let Some(declared) = of_name().find(|event| event.doing == Doing::Declares) else { return true };
+        let Some(declared) = of_name().find(|event| event.doing == VariableAct::Declares) else { return true };
         let inside = function(&set.place);
         if inside.is_none() || function(&declared.place) != inside {
             return true;
         }
         let again = outer_loop(&set.place, &declared.place);
-        of_name().filter(|event| event.doing == Doing::Reads).any(|read| {
+        of_name().filter(|event| event.doing == VariableAct::Reads).any(|read| {
             function(&read.place) != inside
                 || read.number > set.number
                 || again.is_some_and(|again| read.place.contains(&again))
@@ -194,7 +195,7 @@ impl<'ast> Visitor<'ast> for Unread<'_> {
                 at <= before || event.name != name
             });
             let span = whole.span();
-            self.note(name, Doing::Sets(span.start().into(), span.end().into()));
+            self.note(name, VariableAct::Sets(span.start().into(), span.end().into()));
             return Continue(());
         }
         statement.visit_with(self)
@@ -209,15 +210,15 @@ impl<'ast> Visitor<'ast> for Unread<'_> {
                     _ => true,
                 };
                 if is_data {
-                    self.note(name.sym(), Doing::Declares);
+                    self.note(name.sym(), VariableAct::Declares);
                 }
                 if let Some(value) = variable.init().filter(|value| self.is_changed(value)) {
-                    self.note(name.sym(), Doing::Holds(name.span().start().into(), end(value)));
+                    self.note(name.sym(), VariableAct::Holds(name.span().start().into(), end(value)));
                 }
                 variable.init().map_or(Continue(()), |value| self.visit_expression(value))
             }
             Binding::Pattern(pattern) => {
-                bound_names(pattern).into_iter().for_each(|name| self.note(name, Doing::Declares));
+                bound_names(pattern).into_iter().for_each(|name| self.note(name, VariableAct::Declares));
                 // The pattern reads names only in its defaults.
                 let before = self.events.len();
                 let flow = variable.visit_with(self);
@@ -225,7 +226,7 @@ impl<'ast> Visitor<'ast> for Unread<'_> {
                 let mut at = 0;
                 self.events.retain(|event| {
                     at += 1;
-                    at <= before || event.doing != Doing::Reads || !bound.contains(&event.name)
+                    at <= before || event.doing != VariableAct::Reads || !bound.contains(&event.name)
                 });
                 flow
             }
@@ -236,9 +237,9 @@ impl<'ast> Visitor<'ast> for Unread<'_> {
         match initializer {
             IterableLoopInitializer::Let(binding) => {
                 match binding {
-                    Binding::Identifier(name) => self.note(name.sym(), Doing::Declares),
+                    Binding::Identifier(name) => self.note(name.sym(), VariableAct::Declares),
                     Binding::Pattern(pattern) => {
-                        bound_names(pattern).into_iter().for_each(|name| self.note(name, Doing::Declares));
+                        bound_names(pattern).into_iter().for_each(|name| self.note(name, VariableAct::Declares));
                     }
                 }
                 Continue(())
@@ -248,7 +249,7 @@ impl<'ast> Visitor<'ast> for Unread<'_> {
     }
 
     fn visit_identifier(&mut self, name: &'ast Identifier) -> ControlFlow<()> {
-        self.note(name.sym(), Doing::Reads);
+        self.note(name.sym(), VariableAct::Reads);
         Continue(())
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn of(script: &Script, process: &Process<'_>, kinds: &Kinds<'_>) -> H
     for (name, nothing) in declared {
         let mut mentions = Mentions { name, count: 0 };
         let _ = script.visit_with(&mut mentions);
-        let mut uses = Uses { name, count: 0, first: None };
+        let mut uses = MentionCounter { name, count: 0, first: None };
         let _ = process.body.visit_with(&mut uses);
         // The declaration is the only mention outside of the body, so that no other code can assign the variable.
         if let Some(first) = uses.first
@@ -87,13 +87,13 @@ impl<'ast> Visitor<'ast> for Mentions {
 }
 
 /// Counts the mentions of a name in a function without those in its inner functions, and finds the first assignment.
-struct Uses {
+struct MentionCounter {
     name: Sym,
     count: usize,
     first: Option<Position>,
 }
 
-impl Uses {
+impl MentionCounter {
     fn outside<N>(&mut self, _: &N) -> ControlFlow<()> {
         Continue(())
     }
@@ -103,7 +103,7 @@ impl Uses {
     }
 }
 
-impl<'ast> Visitor<'ast> for Uses {
+impl<'ast> Visitor<'ast> for MentionCounter {
     type BreakTy = ();
 
     visit_inner_functions!(ControlFlow<()>, outside);

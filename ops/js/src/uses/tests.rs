@@ -1,12 +1,12 @@
 use super::*;
 
-const PLACES: [(Place, &str); 6] = [
-    (Place::Record, "rec"),
-    (Place::Payload, "payload"),
-    (Place::Metadata, "metadata"),
-    (Place::Key, "key"),
-    (Place::Before, "before"),
-    (Place::After, "after"),
+const PLACES: [(RecordObject, &str); 6] = [
+    (RecordObject::Record, "rec"),
+    (RecordObject::Payload, "payload"),
+    (RecordObject::Metadata, "metadata"),
+    (RecordObject::Key, "key"),
+    (RecordObject::Before, "before"),
+    (RecordObject::After, "after"),
 ];
 
 /// What a body may keep, and the fields of the others that it names.
@@ -15,7 +15,7 @@ fn uses(body: &str) -> String {
 }
 
 fn of(function: &str) -> String {
-    let Some(uses) = Uses::of(function) else { return "keeps rec".to_owned() };
+    let Some(uses) = RecordUses::of(function) else { return "keeps rec".to_owned() };
     let kept: Vec<&str> =
         PLACES.iter().filter(|(place, _)| uses.fields(*place).is_none()).map(|(_, name)| *name).collect();
     let named = PLACES[2..].iter().filter_map(|(place, name)| Some((name, uses.fields(*place)?)));

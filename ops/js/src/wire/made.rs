@@ -193,7 +193,7 @@ enum Side {
 
 /// The last created metadata and its origin, so that records that shared metadata share it again.
 #[derive(Debug, Default)]
-pub(crate) struct Remembered {
+pub(crate) struct LastMetadata {
     made: Option<(Metadata, Bytes, Metadata)>,
 }
 
@@ -203,7 +203,7 @@ impl Changes {
         reader: &mut Reader<'_>,
         of: &Record,
         wants: &Wants,
-        remembered: &mut Remembered,
+        remembered: &mut LastMetadata,
     ) -> Result<Changes, Malformed> {
         reader.begin();
         let parts = reader.byte()?;
@@ -300,7 +300,7 @@ fn read_metadata(
     reader: &mut Reader<'_>,
     of: &Metadata,
     want: &Want,
-    remembered: &mut Remembered,
+    remembered: &mut LastMetadata,
 ) -> Result<Metadata, Malformed> {
     if let Some((before, bytes, made)) = &remembered.made
         && before.shares(of)

@@ -10,8 +10,8 @@ use anabranch_record::text::Str;
 use bytes::Bytes;
 
 use super::{
-    Changes, Kind, Malformed, Names, Reader, Remembered, TooDeep, Wants, begin, write_bytes, write_made, write_number,
-    write_record,
+    Changes, FrameKind, LastMetadata, Malformed, NameCache, Reader, TooDeep, Wants, begin, write_bytes, write_made,
+    write_number, write_record,
 };
 use crate::codes;
 use crate::limits::Limits;
@@ -34,7 +34,7 @@ pub(crate) struct Opening {
 
 impl Opening {
     pub(crate) fn write(&self, frame: &mut Vec<u8>) {
-        begin(frame, Kind::Open);
+        begin(frame, FrameKind::Open);
         write_bytes(frame, self.program.name.as_bytes());
         write_bytes(frame, self.program.text.as_bytes());
         write_duration(frame, self.limits.time);
@@ -45,7 +45,7 @@ impl Opening {
     }
 
     pub(crate) fn read(content: Bytes) -> Result<Opening, Malformed> {
-        let mut names = Names::default();
+        let mut names = NameCache::default();
         let mut reader = Reader::new(content, &mut names);
         let (name, text) = (reader.text()?, reader.text()?);
         let limits = Limits { time: read_duration(&mut reader)? };
@@ -79,7 +79,7 @@ pub(crate) fn write_order(
     records: &[&mut Record],
     wants: &Wants,
 ) -> Result<(), (usize, TooDeep)> {
-    begin(frame, Kind::Process);
+    begin(frame, FrameKind::Process);
     frame.push(careful.into());
     write_number(frame, records.len() as u64);
     let mut before = None;
@@ -176,7 +176,7 @@ pub(crate) fn read_outcome(
     reader: &mut Reader<'_>,
     record: &mut Record,
     wants: &Wants,
-    remembered: &mut Remembered,
+    remembered: &mut LastMetadata,
 ) -> Result<Result<Decision, Fault>, Malformed> {
     Ok(match reader.byte()? {
         outcome::KEEP => {
@@ -201,14 +201,14 @@ pub(crate) fn read_outcome(
 
 /// Writes a log line: the number of its level, and its text.
 pub(crate) fn write_line(frame: &mut Vec<u8>, level: u8, text: &str) {
-    begin(frame, Kind::Line);
+    begin(frame, FrameKind::Line);
     frame.push(level);
     write_bytes(frame, text.as_bytes());
 }
 
 /// Reads the line written by [`write_line`].
 pub(crate) fn read_line(content: Bytes) -> Result<(u8, Str), Malformed> {
-    let mut names = Names::default();
+    let mut names = NameCache::default();
     let mut reader = Reader::new(content, &mut names);
     Ok((reader.byte()?, reader.text()?))
 }

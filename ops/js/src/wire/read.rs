@@ -14,7 +14,7 @@ type Result<T> = std::result::Result<T, Malformed>;
 
 /// Field and metadata names of the previous record, in order. The next record mostly has the same ones and shares them.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct NameCache {
     seen: Vec<Str>,
     next: usize,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Names {
 const MOST_NAMES: usize = 256;
 const LONGEST_NAME: usize = 128;
 
-impl Names {
+impl NameCache {
     /// Begins a record.
     fn begin(&mut self) {
         self.next = 0;
@@ -53,12 +53,12 @@ impl Names {
 pub(crate) struct Reader<'n> {
     message: Bytes,
     at: usize,
-    names: &'n mut Names,
+    names: &'n mut NameCache,
 }
 
 impl<'n> Reader<'n> {
     /// Reads a message from its start.
-    pub(crate) fn new(message: Bytes, names: &'n mut Names) -> Self {
+    pub(crate) fn new(message: Bytes, names: &'n mut NameCache) -> Self {
         Reader { message, at: 0, names }
     }
 

@@ -15,7 +15,7 @@ use crate::testing::record;
 const SAMPLE: &str = r#"{"position":"cA==","operation":"update","metadata":{"a":"1","b":""},"key":"a2V5","payload":{"before":null,"after":{"big":18446744073709551615,"float":-0.5,"list":[1,-2,[],{"x":null}],"no":false,"text":"é","yes":true}}}"#;
 
 fn read(message: Vec<u8>, wants: &Wants) -> Result<Record, Malformed> {
-    Reader::new(message.into(), &mut Names::default()).record(wants, None)
+    Reader::new(message.into(), &mut NameCache::default()).record(wants, None)
 }
 
 fn fields(names: &[&str]) -> Want {
@@ -80,9 +80,9 @@ fn metadata_that_records_share_travels_once() {
         changed.metadata.insert("js", "1");
         write_outcome(&mut made, &Ok(ScriptOutcome::Keep(changed)), row, &Wants::ALL);
     }
-    let mut names = Names::default();
+    let mut names = NameCache::default();
     let mut reader = Reader::new(made.into(), &mut names);
-    let (count, mut remembered) = (reader.count().unwrap(), Remembered::default());
+    let (count, mut remembered) = (reader.count().unwrap(), LastMetadata::default());
     for row in &mut rows[..count] {
         read_outcome(&mut reader, row, &Wants::ALL, &mut remembered).unwrap().unwrap();
         assert_eq!(row.metadata.get("js").map(Str::as_str), Some("1"));
@@ -99,7 +99,7 @@ fn what_is_wanted_is_understood_or_refused() {
         let mut message = Vec::new();
         wants.write(&mut message);
         let read = |message: &[u8]| {
-            Wants::read(&mut Reader::new(bytes::Bytes::copy_from_slice(message), &mut Names::default()))
+            Wants::read(&mut Reader::new(bytes::Bytes::copy_from_slice(message), &mut NameCache::default()))
         };
         assert_eq!(read(&message).unwrap(), wants);
         assert!((0..message.len()).all(|length| read(&message[..length]).is_err()));
@@ -113,14 +113,14 @@ fn what_a_script_left_alone_does_not_travel_back() {
         let mut out = Vec::new();
         write_outcome(&mut out, &Ok(ScriptOutcome::Keep(made.clone())), &of, &Wants::ALL);
         let mut back = of.clone();
-        let mut names = Names::default();
+        let mut names = NameCache::default();
         for length in 0..out.len() {
             let mut reader = Reader::new(out[..length].to_vec().into(), &mut names);
-            assert!(read_outcome(&mut reader, &mut back, &Wants::ALL, &mut Remembered::default()).is_err());
+            assert!(read_outcome(&mut reader, &mut back, &Wants::ALL, &mut LastMetadata::default()).is_err());
             assert_eq!(back, of, "what is broken changes nothing");
         }
         let mut reader = Reader::new(out.clone().into(), &mut names);
-        let decision = read_outcome(&mut reader, &mut back, &Wants::ALL, &mut Remembered::default()).unwrap();
+        let decision = read_outcome(&mut reader, &mut back, &Wants::ALL, &mut LastMetadata::default()).unwrap();
         assert!(matches!(decision, Ok(Decision::Keep)), "{out:?}");
         assert!(reader.is_empty());
         assert_eq!(format!("{back:?}"), format!("{made:?}"));
@@ -156,7 +156,7 @@ fn what_is_nested_too_deep_fails_its_row() {
     assert_eq!(order(&Wants { key: fields(&["b"]), ..Wants::default() }), Ok(()), "the script does not look there");
     let mut out = Vec::new();
     write_outcome(&mut out, &Ok(ScriptOutcome::Split(vec![of.clone(), made.clone()])), &of, &Wants::ALL);
-    let (mut names, mut remembered) = (Names::default(), Remembered::default());
+    let (mut names, mut remembered) = (NameCache::default(), LastMetadata::default());
     let mut reader = Reader::new(out.into(), &mut names);
     let Ok(Err(fault)) = read_outcome(&mut reader, &mut of.clone(), &Wants::ALL, &mut remembered) else { panic!() };
     assert_eq!(fault.code().name(), "script_result");
@@ -173,7 +173,7 @@ fn faults_keep_their_codes() {
     ] {
         let mut out = Vec::new();
         write_fault(&mut out, &Fault::record(code, "why"));
-        let fault = read_fault(&mut Reader::new(out.into(), &mut Names::default())).unwrap();
+        let fault = read_fault(&mut Reader::new(out.into(), &mut NameCache::default())).unwrap();
         assert_eq!((fault.code(), fault.message().as_str()), (code, "why"));
     }
 }
@@ -192,7 +192,7 @@ fn an_opening_and_a_frame_come_as_they_were_sent() {
     send(&mut frame, &mut sent).unwrap();
     let mut from = &sent[..];
     let (kind, content) = receive(&mut from).unwrap().unwrap();
-    assert_eq!((kind, format!("{:?}", Opening::read(content).unwrap())), (Kind::Open, format!("{opening:?}")));
+    assert_eq!((kind, format!("{:?}", Opening::read(content).unwrap())), (FrameKind::Open, format!("{opening:?}")));
     assert!(receive(&mut from).unwrap().is_none());
     assert!(receive(&mut &sent[..7]).is_err() && receive(&mut &[1, 0, 0, 0, 99][..]).is_err());
 }

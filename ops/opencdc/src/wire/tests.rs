@@ -37,9 +37,9 @@ fn transcripts_of_real_guests_survive() {
             if let Some(Response::Process(processed)) = &response.response {
                 for processed in &processed.records {
                     match processed.outcome.as_ref().unwrap() {
-                        Outcome::Single(bytes) => again(bytes),
-                        Outcome::Multi(process) => process.records.iter().for_each(again),
-                        Outcome::Filter(_) | Outcome::Error(_) => {}
+                        RecordOutcome::Single(bytes) => again(bytes),
+                        RecordOutcome::Multi(process) => process.records.iter().for_each(again),
+                        RecordOutcome::Filter(_) | RecordOutcome::Error(_) => {}
                     }
                 }
             }

@@ -66,15 +66,15 @@ mod tests {
     use anabranch_record::value::Value;
 
     use super::*;
-    use crate::column::{Equality, Filled, Kind};
+    use crate::column::{ColumnEncoding, Equality, GeneratedColumn};
     use crate::encode::encode;
 
-    fn told(kind: Kind, type_of: (u32, i32), value: &str) -> Option<String> {
+    fn told(kind: ColumnEncoding, type_of: (u32, i32), value: &str) -> Option<String> {
         let column = Column {
             name: "c".into(),
             sql_type: String::new(),
             kind,
-            filled: Filled::No,
+            filled: GeneratedColumn::No,
             equality: Equality::Server,
             required: false,
             type_of,
@@ -97,21 +97,21 @@ mod tests {
             (2, -3, "99000", "99500"),
             (4, 4, "0.9999", "0.99995"),
         ] {
-            let told = |text: &str| told(Kind::Numeric, (NUMERIC, modifier(precision, scale)), text);
+            let told = |text: &str| told(ColumnEncoding::Numeric, (NUMERIC, modifier(precision, scale)), text);
             assert_eq!(told(fits), None, "{fits}");
             assert_eq!(told(exceeds), Some(format!("\"c\" (numeric({precision},{scale}))")), "{exceeds}");
         }
-        assert_eq!(told(Kind::Numeric, (NUMERIC, -1), "1e100"), None, "any precision");
-        assert_eq!(told(Kind::Numeric, (NUMERIC, modifier(5, 2)), "NaN"), None);
+        assert_eq!(told(ColumnEncoding::Numeric, (NUMERIC, -1), "1e100"), None, "any precision");
+        assert_eq!(told(ColumnEncoding::Numeric, (NUMERIC, modifier(5, 2)), "NaN"), None);
     }
 
     #[test]
     fn texts_fit_their_length_without_spaces_at_the_end() {
         for (text, exceeds) in [("äöü", false), ("abc  ", false), ("abcd", true), ("", false)] {
-            assert_eq!(told(Kind::Text, (VARCHAR, 3 + HEADER), text).is_some(), exceeds, "{text}");
+            assert_eq!(told(ColumnEncoding::Text, (VARCHAR, 3 + HEADER), text).is_some(), exceeds, "{text}");
         }
-        assert_eq!(told(Kind::Text, (CHAR, 3 + HEADER), "abcd").unwrap(), "\"c\" (char(3))");
-        assert_eq!(told(Kind::Text, (VARCHAR, -1), "abcd"), None);
-        assert_eq!(told(Kind::Text, (25, -1), "abcd"), None);
+        assert_eq!(told(ColumnEncoding::Text, (CHAR, 3 + HEADER), "abcd").unwrap(), "\"c\" (char(3))");
+        assert_eq!(told(ColumnEncoding::Text, (VARCHAR, -1), "abcd"), None);
+        assert_eq!(told(ColumnEncoding::Text, (25, -1), "abcd"), None);
     }
 }

@@ -23,7 +23,7 @@ const QUOTED: usize = 80;
 
 /// An answer that an S3 server does not give.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Foreign {
+pub(crate) enum ForeignAnswer {
     /// An unexpected answer to the request.
     #[error("{}; check objstore.endpoint, and proxies in front of it", .0)]
     Strange(String),
@@ -35,9 +35,9 @@ pub(crate) enum Foreign {
     Cut(String, String),
 }
 
-impl Foreign {
+impl ForeignAnswer {
     /// Finds this error among the causes of another one.
-    pub(super) fn within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Foreign> {
+    pub(super) fn within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a ForeignAnswer> {
         let mut next = Some(error);
         while let Some(error) = next {
             if let Some(foreign) = error.downcast_ref() {
@@ -51,9 +51,9 @@ impl Foreign {
 
 /// A client that limits the size of answers.
 #[derive(Debug)]
-pub(super) struct Bounded(pub(super) SharedHttpClient);
+pub(super) struct LimitedClient(pub(super) SharedHttpClient);
 
-impl HttpClient for Bounded {
+impl HttpClient for LimitedClient {
     fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
         SharedHttpConnector::new(Connector(self.0.http_connector(settings, components)))
     }
@@ -112,7 +112,7 @@ impl Expected {
         }
     }
 
-    async fn take(self, mut answer: HttpResponse) -> Result<HttpResponse, Foreign> {
+    async fn take(self, mut answer: HttpResponse) -> Result<HttpResponse, ForeignAnswer> {
         let status = answer.status();
         let good = status.as_u16() == 200;
         if good && self == Expected::Object {
@@ -120,7 +120,7 @@ impl Expected {
         }
         let (body, more) = read(&mut answer, if good { LONGEST } else { LONGEST_REFUSAL }).await?;
         if good && more {
-            return Err(Foreign::TooLong(named(&answer)));
+            return Err(ForeignAnswer::TooLong(named(&answer)));
         }
         if status.is_success() && !good {
             let what = match self {
@@ -131,13 +131,13 @@ impl Expected {
             // The content of an object must not be logged.
             let is_of_object = self == Expected::Object && answer.headers().get("etag").is_some();
             let came = if is_of_object { named(&answer) } else { shown(&answer, &body) };
-            return Err(Foreign::Strange(format!(
+            return Err(ForeignAnswer::Strange(format!(
                 "the server answered {came}, but the expected answer to {what} is 200"
             )));
         }
         let etag = answer.headers().get("etag").unwrap_or_default().trim();
         if good && self == Expected::Stored && etag.is_empty() && !is_error(&body) {
-            return Err(Foreign::Strange(format!(
+            return Err(ForeignAnswer::Strange(format!(
                 "the server answered {} without the ETag that confirms a stored object",
                 shown(&answer, &body)
             )));
@@ -148,11 +148,11 @@ impl Expected {
 }
 
 /// Reads the body up to a limit; also returns whether there is more.
-async fn read(answer: &mut HttpResponse, most: usize) -> Result<(Vec<u8>, bool), Foreign> {
+async fn read(answer: &mut HttpResponse, most: usize) -> Result<(Vec<u8>, bool), ForeignAnswer> {
     let mut pieces = ByteStream::new(answer.take_body());
     let mut body = Vec::new();
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| Foreign::Cut(named(answer), error.to_string()))?;
+        let piece = piece.map_err(|error| ForeignAnswer::Cut(named(answer), error.to_string()))?;
         let room = most - body.len();
         body.extend_from_slice(&piece[..piece.len().min(room)]);
         if piece.len() > room {

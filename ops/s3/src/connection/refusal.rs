@@ -7,7 +7,7 @@ use anabranch_record::fault::{Fault, FaultClass};
 use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 
-use super::answers::{self, Foreign};
+use super::answers::{self, ForeignAnswer};
 use crate::codes;
 
 /// Returns the fault for a failed request. `what` describes the request, such as `cannot list bucket b`.
@@ -15,7 +15,7 @@ pub(crate) fn refused<E>(what: &str, error: &SdkError<E, HttpResponse>) -> Fault
 where
     E: ProvideErrorMetadata + Error + 'static,
 {
-    if let Some(foreign) = Foreign::within(error) {
+    if let Some(foreign) = ForeignAnswer::within(error) {
         return Fault::transient(codes::S3_UNAVAILABLE, format!("{what}: {foreign}"));
     }
     let status = error.raw_response().map(|response| response.status().as_u16());

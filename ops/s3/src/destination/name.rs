@@ -19,14 +19,14 @@ pub(super) const LENGTH: usize = 32;
 const REMEMBERED: usize = 1 << 16;
 
 /// Hash of an object's records while they are collected.
-pub(super) struct Identity {
+pub(super) struct BatchHash {
     sum: Sha256,
     scratch: Vec<u8>,
 }
 
-impl Identity {
+impl BatchHash {
     pub(super) fn new() -> Self {
-        Identity { sum: Sha256::new(), scratch: Vec::new() }
+        BatchHash { sum: Sha256::new(), scratch: Vec::new() }
     }
 
     /// Adds a record without its metadata, which include the time of the read.
@@ -64,7 +64,7 @@ impl Identity {
 }
 
 /// Assigns unique names: a batch that equals an earlier one, but is not a repetition of it, gets a number.
-pub(super) struct Names {
+pub(super) struct UniqueNames {
     /// Hash of pipeline and connector, so that two connectors may share a prefix.
     owner: Sha256,
     used: HashMap<u128, u32>,
@@ -72,14 +72,14 @@ pub(super) struct Names {
     given: Vec<u128>,
 }
 
-impl Names {
+impl UniqueNames {
     pub(super) fn new(pipeline: &str, connector: &str) -> Self {
         let mut owner = Sha256::new();
         for part in [pipeline, connector] {
             owner.update((part.len() as u64).to_le_bytes());
             owner.update(part);
         }
-        Names { owner, used: HashMap::new(), older: HashMap::new(), given: Vec::new() }
+        UniqueNames { owner, used: HashMap::new(), older: HashMap::new(), given: Vec::new() }
     }
 
     /// Begins a write. If the last write was not committed, this one repeats it, with the same names.
@@ -88,7 +88,7 @@ impl Names {
     }
 
     /// Returns the name of an object.
-    pub(super) fn name(&mut self, folder: &str, identity: Identity) -> String {
+    pub(super) fn name(&mut self, folder: &str, identity: BatchHash) -> String {
         let mut sum = self.owner.clone();
         sum.update((folder.len() as u64).to_le_bytes());
         sum.update(folder);
@@ -126,8 +126,8 @@ mod tests {
 
     use super::*;
 
-    fn identity(rows: &[(&str, &str)]) -> Identity {
-        let mut identity = Identity::new();
+    fn identity(rows: &[(&str, &str)]) -> BatchHash {
+        let mut identity = BatchHash::new();
         for (position, payload) in rows {
             let position = Position::copy_from(position.as_bytes());
             identity.add(&Record::create(position, Data::Absent, Data::text(*payload))).unwrap();
@@ -135,7 +135,7 @@ mod tests {
         identity
     }
 
-    fn write(names: &mut Names, rows: &[(&str, &str)]) -> String {
+    fn write(names: &mut UniqueNames, rows: &[(&str, &str)]) -> String {
         names.begin();
         let name = names.name("", identity(rows));
         names.commit();
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_repetition_has_the_same_name_and_nothing_else_has() {
-        let mut names = Names::new("p", "c");
+        let mut names = UniqueNames::new("p", "c");
         let batch = [("1", "a"), ("2", "b")];
         names.begin();
         let first = names.name("", identity(&batch));
@@ -157,13 +157,13 @@ mod tests {
             assert!(!write(&mut names, other).starts_with(&first));
         }
         // After a restart.
-        assert_eq!(write(&mut Names::new("p", "c"), &batch), first);
-        assert_ne!(write(&mut Names::new("p", "d"), &batch), first);
+        assert_eq!(write(&mut UniqueNames::new("p", "c"), &batch), first);
+        assert_ne!(write(&mut UniqueNames::new("p", "d"), &batch), first);
     }
 
     #[test]
     fn two_objects_of_one_write_have_two_names() {
-        let mut names = Names::new("p", "c");
+        let mut names = UniqueNames::new("p", "c");
         names.begin();
         let [a, b, c] = ["", "", "x/"].map(|folder| names.name(folder, identity(&[("1", "a")])));
         assert!(a != b && b != c && a != c && b == format!("{a}-1"));

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use chrono::DateTime;
 use tokio::time::timeout;
 
-use super::listing::{Bucket, Moment, Version};
+use super::listing::{Bucket, ServerTime, Version};
 use super::sweep::Find;
 use crate::codes;
 use crate::connection::{answers, refused};
@@ -252,7 +252,7 @@ fn same_etag(listed: Option<&str>, found: Option<&str>) -> bool {
     }
 }
 
-fn dated(metadata: &mut Vec<(Str, Str)>, modified: Moment) {
+fn dated(metadata: &mut Vec<(Str, Str)>, modified: ServerTime) {
     if let Some(time) = DateTime::from_timestamp(modified.seconds, modified.nanos) {
         metadata.push((keys::LAST_MODIFIED, timestamp_text(&time).into()));
         metadata.extend(time.timestamp_nanos_opt().map(|nanos| (key::CREATED_AT, nanos.to_string().into())));

@@ -11,12 +11,12 @@ const BLOCK: usize = 64 << 10;
 
 /// Keys in ascending order, with the fingerprints of their versions.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct KnownKeys {
     blocks: VecDeque<Vec<u8>>,
     last: Vec<u8>,
 }
 
-impl Known {
+impl KnownKeys {
     /// Adds a key, which must be greater than all added before.
     pub(super) fn push(&mut self, key: &str, versions: &[u64]) {
         let fresh = self.blocks.back().is_none_or(|block| block.len() >= BLOCK);
@@ -36,8 +36,8 @@ impl Known {
     }
 
     /// Converts it for reading.
-    pub(super) fn into_past(self) -> Past {
-        let mut past = Past { blocks: self.blocks, ..Past::default() };
+    pub(super) fn into_past(self) -> PreviousKeys {
+        let mut past = PreviousKeys { blocks: self.blocks, ..PreviousKeys::default() };
         past.advance();
         past
     }
@@ -45,7 +45,7 @@ impl Known {
 
 /// The keys of the last sweep, read from the start.
 #[derive(Debug, Default)]
-pub(super) struct Past {
+pub(super) struct PreviousKeys {
     blocks: VecDeque<Vec<u8>>,
     at: usize,
     key: Vec<u8>,
@@ -53,7 +53,7 @@ pub(super) struct Past {
     ended: bool,
 }
 
-impl Past {
+impl PreviousKeys {
     /// Returns the current key; `None` at the end.
     pub(super) fn key(&self) -> Option<&str> {
         if self.ended { None } else { str::from_utf8(&self.key).ok() }
@@ -122,7 +122,7 @@ mod tests {
         keys.extend(["ü".to_owned(), String::new()]);
         keys.sort();
         keys.dedup();
-        let mut known = Known::default();
+        let mut known = KnownKeys::default();
         for (n, key) in keys.iter().enumerate() {
             known.push(key, &vec![n as u64; n % 3 + 1]);
         }
@@ -136,13 +136,13 @@ mod tests {
         assert_eq!(past.key(), None);
         past.advance();
         assert_eq!(past.key(), None);
-        assert_eq!(Known::default().into_past().key(), None);
+        assert_eq!(KnownKeys::default().into_past().key(), None);
     }
 
     #[test]
     fn a_million_keys_take_what_the_documentation_says() {
         const SHARE: u64 = 10;
-        let mut known = Known::default();
+        let mut known = KnownKeys::default();
         for n in 0..1_000_000 / SHARE {
             known.push(&format!("customers/eu-central/documents/2026/11/{n:010}.json"), &[n]);
         }

@@ -19,7 +19,7 @@ use super::position::{Horizon, MOST_UPLOADS, Upload};
 use crate::codes;
 use crate::connection::{answers, refused};
 use crate::fingerprint::fingerprint;
-use crate::retry::{Asked, opening};
+use crate::retry::{RequestPurpose, opening};
 
 /// A bucket, or the part of it with a prefix.
 pub(super) struct Bucket {
@@ -32,14 +32,14 @@ pub(super) struct Bucket {
 
 /// Time of an object's last change, by the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(super) struct Moment {
+pub(super) struct ServerTime {
     pub(super) seconds: i64,
     pub(super) nanos: u32,
 }
 
-impl Moment {
-    fn of(time: Option<&DateTime>) -> Moment {
-        time.map(|time| Moment { seconds: time.secs(), nanos: time.subsec_nanos() }).unwrap_or_default()
+impl ServerTime {
+    fn of(time: Option<&DateTime>) -> ServerTime {
+        time.map(|time| ServerTime { seconds: time.secs(), nanos: time.subsec_nanos() }).unwrap_or_default()
     }
 }
 
@@ -48,7 +48,7 @@ impl Moment {
 pub(super) struct Version {
     /// Hash of all properties that distinguish it from other versions of its key.
     pub(super) fingerprint: u64,
-    pub(super) modified: Moment,
+    pub(super) modified: ServerTime,
     pub(super) size: u64,
     pub(super) etag: Option<String>,
     /// Version id; `None` if the bucket does not keep versions.
@@ -58,7 +58,7 @@ pub(super) struct Version {
 }
 
 impl Version {
-    pub(super) fn new(modified: Moment, size: u64, etag: Option<String>, id: Option<String>, marker: bool) -> Self {
+    pub(super) fn new(modified: ServerTime, size: u64, etag: Option<String>, id: Option<String>, marker: bool) -> Self {
         let fingerprint = fingerprint(&[
             id.as_deref().unwrap_or_default().as_bytes(),
             etag.as_deref().unwrap_or_default().as_bytes(),
@@ -72,7 +72,7 @@ impl Version {
 
 /// Start of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum From {
+pub(super) enum PageStart {
     /// At the first key.
     Start,
     /// After a key.
@@ -90,7 +90,7 @@ pub(super) enum From {
 pub(super) struct Page {
     pub(super) versions: Vec<(String, Version)>,
     /// Start of the next page; `None` at the end.
-    pub(super) next: Option<From>,
+    pub(super) next: Option<PageStart>,
     /// The server's clock at the time of the answer, in seconds.
     pub(super) now: i64,
 }
@@ -128,7 +128,7 @@ impl Bucket {
     /// Returns whether the bucket keeps versions; `None` if this user may not query it. Retries for a while.
     pub(super) async fn asked_for_versions(&self, host: &Host) -> Result<Option<bool>, Fault> {
         let what = format!("whether bucket {} keeps versions", self.name);
-        opening(host, Asked { server: &self.server, what: &what }, || self.keeps_versions()).await
+        opening(host, RequestPurpose { server: &self.server, what: &what }, || self.keeps_versions()).await
     }
 
     async fn keeps_versions(&self) -> Result<Option<bool>, Fault> {
@@ -195,7 +195,7 @@ impl Bucket {
             let keys = Keys { encoded: answer.encoding_type().is_some() };
             for upload in answer.uploads() {
                 let key = keys.decode(upload.key().ok_or_else(|| self.nameless())?)?;
-                uploads.push(Upload::new(&key, Moment::of(upload.initiated()).seconds));
+                uploads.push(Upload::new(&key, ServerTime::of(upload.initiated()).seconds));
             }
         }
         // The youngest are the most likely to be completed.
@@ -205,7 +205,7 @@ impl Bucket {
     }
 
     /// Returns a page of the objects.
-    pub(super) async fn objects(&self, from: &From) -> Result<Page, Fault> {
+    pub(super) async fn objects(&self, from: &PageStart) -> Result<Page, Fault> {
         let mut request = self
             .client
             .list_objects_v2()
@@ -213,9 +213,9 @@ impl Bucket {
             .set_prefix(self.prefix())
             .encoding_type(EncodingType::Url);
         match from {
-            From::Start | From::AfterVersion(..) | From::Only(_) => {}
-            From::After(key) => request = request.start_after(key),
-            From::Token(token) => request = request.continuation_token(token),
+            PageStart::Start | PageStart::AfterVersion(..) | PageStart::Only(_) => {}
+            PageStart::After(key) => request = request.start_after(key),
+            PageStart::Token(token) => request = request.continuation_token(token),
         }
         let clock = Clock::default();
         let answer = request.customize().interceptor(clock.clone()).send().await;
@@ -224,8 +224,8 @@ impl Bucket {
         page.now = clock.now();
         if self.goes_on(answer.is_truncated())? {
             page.next = Some(match (page.versions.last(), answer.next_continuation_token()) {
-                (Some((key, _)), _) => From::After(key.clone()),
-                (None, Some(token)) => From::Token(token.to_owned()),
+                (Some((key, _)), _) => PageStart::After(key.clone()),
+                (None, Some(token)) => PageStart::Token(token.to_owned()),
                 (None, None) => return Err(self.cut_short()),
             });
         }
@@ -239,14 +239,14 @@ impl Bucket {
         for object in answer.contents() {
             let size = object.size().and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
             let etag = object.e_tag().map(str::to_owned);
-            let version = Version::new(Moment::of(object.last_modified()), size, etag, None, false);
+            let version = Version::new(ServerTime::of(object.last_modified()), size, etag, None, false);
             page.versions.push((keys.decode(object.key().ok_or_else(|| self.nameless())?)?, version));
         }
         Ok(page)
     }
 
     /// Returns a page of the versions.
-    pub(super) async fn versions(&self, from: &From) -> Result<Page, Fault> {
+    pub(super) async fn versions(&self, from: &PageStart) -> Result<Page, Fault> {
         let mut request = self
             .client
             .list_object_versions()
@@ -254,10 +254,10 @@ impl Bucket {
             .set_prefix(self.prefix())
             .encoding_type(EncodingType::Url);
         match from {
-            From::Start | From::Token(_) => {}
-            From::After(key) => request = request.key_marker(key),
-            From::AfterVersion(key, id) => request = request.key_marker(key).version_id_marker(id),
-            From::Only(key) => request = request.prefix(key),
+            PageStart::Start | PageStart::Token(_) => {}
+            PageStart::After(key) => request = request.key_marker(key),
+            PageStart::AfterVersion(key, id) => request = request.key_marker(key).version_id_marker(id),
+            PageStart::Only(key) => request = request.prefix(key),
         }
         let clock = Clock::default();
         let answer = request.customize().interceptor(clock.clone()).send().await;
@@ -269,13 +269,13 @@ impl Bucket {
             let (etag, id) = (version.e_tag().map(str::to_owned), version.version_id().map(str::to_owned));
             let key = keys.decode(version.key().ok_or_else(|| self.nameless())?)?;
             let latest = version.is_latest() == Some(true);
-            versions.push((key, latest, Version::new(Moment::of(version.last_modified()), size, etag, id, false)));
+            versions.push((key, latest, Version::new(ServerTime::of(version.last_modified()), size, etag, id, false)));
         }
         for marker in answer.delete_markers() {
             let id = marker.version_id().map(str::to_owned);
             let key = keys.decode(marker.key().ok_or_else(|| self.nameless())?)?;
             let latest = marker.is_latest() == Some(true);
-            versions.push((key, latest, Version::new(Moment::of(marker.last_modified()), 0, None, id, true)));
+            versions.push((key, latest, Version::new(ServerTime::of(marker.last_modified()), 0, None, id, true)));
         }
         // The answer lists versions and delete markers separately, and the sort is stable. Of several with the same
         // time, the latest is marked; among the others, a delete marker is probably newer.
@@ -287,17 +287,17 @@ impl Bucket {
         if self.goes_on(answer.is_truncated())? {
             let marker = answer.next_key_marker().map(|key| keys.decode(key)).transpose()?;
             page.next = Some(match (marker, answer.next_version_id_marker()) {
-                (Some(key), Some(id)) => From::AfterVersion(key, id.to_owned()),
-                (Some(key), None) => From::After(key),
+                (Some(key), Some(id)) => PageStart::AfterVersion(key, id.to_owned()),
+                (Some(key), None) => PageStart::After(key),
                 (None, _) => return Err(self.cut_short()),
             });
         }
-        if let From::Only(only) = from {
+        if let PageStart::Only(only) = from {
             // The regular listing continues with the keys after this one.
             let others = versions.iter().any(|(key, ..)| key != only);
             versions.retain(|(key, ..)| key == only);
             if others || page.next.is_none() {
-                page.next = Some(From::After(only.clone()));
+                page.next = Some(PageStart::After(only.clone()));
             }
         }
         page.versions = versions.into_iter().map(|(key, _, version)| (key, version)).collect();

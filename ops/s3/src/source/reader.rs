@@ -15,10 +15,10 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep_until};
 
 use super::fetch::{FetchOutcome, Fetching};
-use super::listing::{From, Page, Version};
+use super::listing::{Page, PageStart, Version};
 use super::position::{Cursor, Horizon, Purpose, SweepProgress};
-use super::sweep::{Ahead, Find, Memory, Sweep};
-use crate::retry::{Asked, attended, patiently};
+use super::sweep::{Ahead, Find, SeenObjects, Sweep};
+use crate::retry::{RequestPurpose, attended, patiently};
 
 /// Number of pending finds below which the next page is listed.
 const FEW: usize = 1000;
@@ -56,7 +56,7 @@ pub(super) struct Objects {
     since: Option<Horizon>,
     /// Progress at which the first sweep resumes.
     resume: Option<(Horizon, Cursor)>,
-    memory: Memory,
+    memory: SeenObjects,
     /// Changes up to this second of the server's clock must be delivered before the source is caught up. It is the time
     /// of the opening, or a later date of an object in the first listing.
     due: Option<i64>,
@@ -84,7 +84,7 @@ pub(super) struct Objects {
     pending: VecDeque<Read>,
 }
 
-/// Whether `CaughtUp` was returned.
+/// State of the report that the source has caught up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CaughtUp {
     NotYet,
@@ -102,9 +102,9 @@ enum Phase {
     /// A page is being listed.
     Page(Box<Sweep>, BoxFuture<'static, Result<Page, Fault>>),
     /// The next page may be listed when there is room for its objects; `None` at the end of the listing.
-    Listed(Box<Sweep>, Option<From>),
+    Listed(Box<Sweep>, Option<PageStart>),
     /// The listing is complete; its objects are being fetched.
-    Ending(Box<super::sweep::Ended>),
+    Ending(Box<super::sweep::CompletedSweep>),
 }
 
 enum Turn {
@@ -145,7 +145,7 @@ impl Objects {
             purpose: place.purpose,
             since: place.since,
             resume: place.under_way,
-            memory: Memory::default(),
+            memory: SeenObjects::default(),
             due: None,
             surveyed: false,
             ahead: Ahead::default(),
@@ -223,11 +223,11 @@ impl Objects {
         place.encode(self.bucket)
     }
 
-    fn page(&self, from: From) -> BoxFuture<'static, Result<Page, Fault>> {
+    fn page(&self, from: PageStart) -> BoxFuture<'static, Result<Page, Fault>> {
         let (fetching, versioned) = (self.fetching.clone(), self.versioned);
         async move {
             let what = format!("the content of bucket {}", fetching.bucket.name);
-            let asked = Asked { server: &fetching.bucket.server, what: &what };
+            let asked = RequestPurpose { server: &fetching.bucket.server, what: &what };
             patiently(&fetching.host, || {
                 attended(&fetching.host, asked, async {
                     match versioned {
@@ -246,7 +246,7 @@ impl Objects {
         self.asked = Instant::now();
         let ask = async move {
             let what = format!("the unfinished uploads to bucket {}", fetching.bucket.name);
-            let asked = Asked { server: &fetching.bucket.server, what: &what };
+            let asked = RequestPurpose { server: &fetching.bucket.server, what: &what };
             patiently(&fetching.host, || attended(&fetching.host, asked, fetching.bucket.horizon())).await
         };
         self.phase = Phase::Clock(ask.boxed());
@@ -269,9 +269,9 @@ impl Objects {
             }
         };
         let from = match &start {
-            None => From::Start,
-            Some(Cursor { key, version: Some(_) }) if self.versioned => From::Only(key.clone()),
-            Some(Cursor { key, .. }) => From::After(key.clone()),
+            None => PageStart::Start,
+            Some(Cursor { key, version: Some(_) }) if self.versioned => PageStart::Only(key.clone()),
+            Some(Cursor { key, .. }) => PageStart::After(key.clone()),
         };
         let sweep = Sweep::new(self.purpose, (self.since.clone(), until), start, self.versioned, memory);
         self.phase = Phase::Page(Box::new(sweep), self.page(from));

@@ -1,7 +1,7 @@
 //! Finds the changes in a listing of the bucket that were not delivered yet.
 //!
-//! While the source runs, the listing is compared with that of the previous sweep ([`Memory`]). After a restart, keys
-//! that no sweep of this run has covered are compared by time ([`Horizon`]).
+//! While the source runs, the listing is compared with that of the previous sweep ([`SeenObjects`]). After a restart,
+//! keys that no sweep of this run has covered are compared by time ([`Horizon`]).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,7 +10,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::value::timestamp_text;
 use chrono::DateTime;
 
-use super::known::{Known, Past};
+use super::known::{KnownKeys, PreviousKeys};
 use super::listing::Version;
 use super::position::{Cursor, Horizon, Purpose};
 use crate::codes;
@@ -26,23 +26,23 @@ const NEAR: i64 = 60;
 
 /// Number of checks that found an object changed, and its last version.
 #[derive(Clone, Copy, Debug)]
-struct Looks {
+struct ChangeChecks {
     times: u8,
     last: u64,
 }
 
 /// Objects that earlier sweeps of this run saw.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
-    known: Known,
+pub(super) struct SeenObjects {
+    known: KnownKeys,
     /// The sweeps covered all keys from this one on.
     from: Option<String>,
-    restless: HashMap<u64, Looks>,
+    restless: HashMap<u64, ChangeChecks>,
     /// Keys whose last version was gone before it could be fetched, and whether an earlier version was delivered.
     missed: HashMap<String, bool>,
 }
 
-impl Memory {
+impl SeenObjects {
     /// Records that a found version was gone before it could be fetched.
     pub(super) fn miss(&mut self, key: String, delivered_before: bool) {
         self.missed.insert(key, delivered_before);
@@ -66,14 +66,14 @@ pub(super) struct Sweep {
     pub(super) since: Option<Horizon>,
     pub(super) until: Horizon,
     versioned: bool,
-    past: Past,
+    past: PreviousKeys,
     from: Option<String>,
-    restless: HashMap<u64, Looks>,
+    restless: HashMap<u64, ChangeChecks>,
     missed: HashMap<String, bool>,
     /// Progress at which it was resumed.
     start: Option<Cursor>,
     last: Option<String>,
-    next: Memory,
+    next: SeenObjects,
     deferred: Option<i64>,
     /// The server's clock at the time of the current page.
     pub(super) now: i64,
@@ -121,7 +121,7 @@ impl Sweep {
         (since, until): (Option<Horizon>, Horizon),
         start: Option<Cursor>,
         versioned: bool,
-        memory: Memory,
+        memory: SeenObjects,
     ) -> Self {
         let from = match &start {
             None => String::new(),
@@ -140,7 +140,7 @@ impl Sweep {
             missed: memory.missed,
             start,
             last: None,
-            next: Memory { from: Some(from), ..Memory::default() },
+            next: SeenObjects { from: Some(from), ..SeenObjects::default() },
             deferred: None,
             now: i64::MAX,
             ahead: Ahead::default(),
@@ -175,8 +175,8 @@ impl Sweep {
         let newest = versions.first().map_or(0, |version| version.fingerprint);
         let looks = match self.restless.get(&sum) {
             Some(looks) if looks.last == newest => *looks,
-            Some(looks) => Looks { times: looks.times.saturating_add(1), last: newest },
-            None => Looks { times: 1, last: newest },
+            Some(looks) => ChangeChecks { times: looks.times.saturating_add(1), last: newest },
+            None => ChangeChecks { times: 1, last: newest },
         };
         // With versions, waiting loses none of them.
         let restless = !self.versioned && looks.times >= RESTLESS;
@@ -251,9 +251,9 @@ impl Sweep {
     }
 
     /// Ends the sweep at the end of the listing.
-    pub(super) fn end(mut self, finds: &mut VecDeque<Find>) -> Ended {
+    pub(super) fn end(mut self, finds: &mut VecDeque<Find>) -> CompletedSweep {
         self.gone_before(None, finds);
-        Ended {
+        CompletedSweep {
             purpose: self.purpose,
             until: self.until,
             resumed: self.start.is_some(),
@@ -285,7 +285,7 @@ impl Sweep {
 
 /// A completed sweep.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct CompletedSweep {
     pub(super) purpose: Purpose,
     pub(super) until: Horizon,
     /// True if it covered only a part of the keys, up to a horizon of an earlier run.
@@ -295,7 +295,7 @@ pub(super) struct Ended {
     /// Latest such second that is not far ahead of the server's clock.
     pub(super) latest: Option<i64>,
     pub(super) ahead: Ahead,
-    pub(super) memory: Memory,
+    pub(super) memory: SeenObjects,
 }
 
 #[cfg(test)]

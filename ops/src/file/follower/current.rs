@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::{Duration, Instant};
 
-use super::Step;
-use crate::file::position::{Ends, Seen};
+use super::StepResult;
+use crate::file::position::{CheckedContent, EndBytes};
 
 /// Bytes per read, unless a line is longer.
 pub(super) const CHUNK: usize = 256 << 10;
@@ -21,9 +21,9 @@ pub(super) struct Current {
     pub(super) file: File,
     pub(super) identity: u32,
     /// First and last bytes that were read.
-    pub(super) ends: Ends,
+    pub(super) ends: EndBytes,
     /// Content at the last check, read or not.
-    pub(super) seen: Seen,
+    pub(super) seen: CheckedContent,
     compared: Option<Compared>,
     /// Time since which the path leads to another file and this one did not grow.
     pub(super) replaced: Option<Instant>,
@@ -48,26 +48,26 @@ struct Compared {
 impl Current {
     /// Creates the state of a file of which `read` bytes were read.
     pub(super) fn new(file: File, identity: u32, read: u64, was_moved: bool, is_told: bool) -> io::Result<Current> {
-        let ends = Ends::read(&file, read)?;
-        let seen = Seen::default();
+        let ends = EndBytes::read(&file, read)?;
+        let seen = CheckedContent::default();
         Ok(Current { file, identity, ends, seen, compared: None, replaced: None, gap: None, was_moved, is_told })
     }
 
     /// Checks the file. If it was truncated or rewritten before all its seen content was read, returns that content's
     /// description.
-    pub(super) fn look(&mut self) -> io::Result<Option<Seen>> {
+    pub(super) fn look(&mut self) -> io::Result<Option<CheckedContent>> {
         Ok(self.seen.look(&self.file)?.filter(|lost| lost.ends.len > self.ends.len))
     }
 
     /// Continues in a copy that holds everything that was read, and more. Returns the old file and its identity.
     pub(super) fn go_on_in(&mut self, copy: File, identity: u32) -> (File, u32) {
-        (self.compared, self.replaced, self.seen) = (None, None, Seen::default());
+        (self.compared, self.replaced, self.seen) = (None, None, CheckedContent::default());
         self.was_moved = true;
         (std::mem::replace(&mut self.file, copy), std::mem::replace(&mut self.identity, identity))
     }
 
     /// Reads the next bytes of a file that is `size` bytes long.
-    pub(super) fn grow(&mut self, buffer: &mut Vec<u8>, size: u64, most: usize) -> io::Result<Step> {
+    pub(super) fn grow(&mut self, buffer: &mut Vec<u8>, size: u64, most: usize) -> io::Result<StepResult> {
         let before = buffer.len();
         let left = usize::try_from(size - self.ends.len).unwrap_or(usize::MAX);
         let line = if before < CHUNK { Some(left.min(CHUNK)) } else { self.to_line_end(left.min(most))? };
@@ -86,7 +86,7 @@ impl Current {
             }
         }
         self.ends.feed(&buffer[before..]);
-        Ok(if buffer.len() == before { Step::AtEnd } else { Step::Grown })
+        Ok(if buffer.len() == before { StepResult::AtEnd } else { StepResult::Grown })
     }
 
     /// Returns the distance to the end of the line if it is within `most` bytes. So the buffer for a long line gets
@@ -152,12 +152,12 @@ impl Current {
     }
 
     /// Restarts at the beginning of the same open file, even if the path is being replaced.
-    pub(super) fn restart(&mut self) -> Step {
+    pub(super) fn restart(&mut self) -> StepResult {
         // All of the old content was read.
         if self.seen.ends.len <= self.ends.len {
-            self.seen = Seen::default();
+            self.seen = CheckedContent::default();
         }
-        self.ends = Ends::default();
-        Step::Truncated
+        self.ends = EndBytes::default();
+        StepResult::Truncated
     }
 }

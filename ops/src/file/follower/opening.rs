@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::current::Current;
-use super::{Follower, GRACE, Opened, Step};
+use super::{Follower, GRACE, ReadStart, StepResult};
 use crate::file::gap::compressed;
 use crate::file::generations::Next;
 use crate::file::position::{FilePosition, PathSum, Resume, born, identity};
@@ -15,9 +15,9 @@ use crate::file::rotation::{Directory, Sibling, original};
 use crate::file::watch::Arrivals;
 
 impl Follower {
-    pub(super) fn open(&mut self) -> io::Result<Step> {
+    pub(super) fn open(&mut self) -> io::Result<StepResult> {
         if let Some((file, is_told)) = self.next.take() {
-            return Ok(Step::Opened(self.start(file, None, None, is_told)?));
+            return Ok(StepResult::Opened(self.start(file, None, None, is_told)?));
         }
         self.ask_to_be_told();
         let is_told = self.arrivals.is_some();
@@ -26,17 +26,17 @@ impl Follower {
             && let Some(generations) = self.generations()
             && let Next::File(file) = generations.take(None)
         {
-            return Ok(Step::Opened(self.start(file, None, None, true)?));
+            return Ok(StepResult::Opened(self.start(file, None, None, true)?));
         }
         let file = match open_regular(&self.path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Ok(match self.rotated_away(None) {
-                    Ok(Some((file, place))) => Step::Opened(self.start(file, Some(place), None, false)?),
+                    Ok(Some((file, place))) => StepResult::Opened(self.start(file, Some(place), None, false)?),
                     Ok(None) => self.open_later()?,
-                    // Nothing is known of a directory that is gone or cannot be listed.
+                    // The state of a directory that is gone or cannot be listed is unknown.
                     Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
-                        Step::Missing
+                        StepResult::Missing
                     }
                     Err(e) => return Err(e),
                 });
@@ -45,22 +45,22 @@ impl Follower {
         };
         self.directory = Directory::of(&self.path).ok();
         self.forms.clear();
-        let Some(resume) = self.resume else { return Ok(Step::Opened(self.start(file, None, None, is_told)?)) };
+        let Some(resume) = self.resume else { return Ok(StepResult::Opened(self.start(file, None, None, is_told)?)) };
         let metadata = file.metadata()?;
         let same = resume.is_of(identity(&metadata), born(&metadata));
         let place = resume.matches(&file)?;
         if same && place.is_some() {
-            return Ok(Step::Opened(self.start(file, place, None, is_told)?));
+            return Ok(StepResult::Opened(self.start(file, place, None, is_told)?));
         }
         match self.rotated_away(Some((&file, place.is_some()))) {
             Ok(None) => {}
             Ok(Some((old, place))) => {
                 let what = if same { "was truncated or rewritten" } else { "was replaced" };
                 let warning = format!("{} {what}; its old content is read to the end first", self.path.display());
-                return Ok(Step::Opened(self.start(old, Some(place), Some(warning), false)?));
+                return Ok(StepResult::Opened(self.start(old, Some(place), Some(warning), false)?));
             }
             // The file disappeared just now.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Step::Missing),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(StepResult::Missing),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 let what = "it is not the file that was read, and its directory cannot be searched for that file";
                 return Err(io::Error::new(e.kind(), format!("{what}: {e}")));
@@ -68,7 +68,7 @@ impl Follower {
             Err(e) => return Err(e),
         }
         if let Some(place) = place {
-            return Ok(Step::Opened(self.start(file, Some(place), None, is_told)?));
+            return Ok(StepResult::Opened(self.start(file, Some(place), None, is_told)?));
         }
         if !same && resume.is_of_other_path(PathSum::of(&self.path)) {
             let warning = format!(
@@ -76,7 +76,7 @@ impl Follower {
                  begin with the data that was read from that file; reading it from its start",
                 self.path.display()
             );
-            return Ok(Step::Opened(self.start(file, None, Some(warning), is_told)?));
+            return Ok(StepResult::Opened(self.start(file, None, Some(warning), is_told)?));
         }
         let mut compressed = String::new();
         if !same {
@@ -89,7 +89,7 @@ impl Follower {
                     self.path.display(),
                     resume.offset
                 );
-                return Ok(Step::Opened(self.start(next.0, None, Some(warning), false)?));
+                return Ok(StepResult::Opened(self.start(next.0, None, Some(warning), false)?));
             }
         }
         let what = if same { "was truncated or rewritten" } else { "was replaced" };
@@ -98,7 +98,7 @@ impl Follower {
             self.path.display(),
             resume.offset
         );
-        Ok(Step::Opened(self.start(file, None, Some(warning), is_told)?))
+        Ok(StepResult::Opened(self.start(file, None, Some(warning), is_told)?))
     }
 
     /// Watches the directory for new files. Renews the watch if the directory was replaced.
@@ -179,15 +179,15 @@ impl Follower {
 
     /// Handles a path without a file, after the file that was read is gone. Opens the first file created after it, once
     /// that file has existed for a moment. Until then the old file may still reappear renamed or copied.
-    fn open_later(&mut self) -> io::Result<Step> {
-        let Some(resume) = self.resume else { return Ok(Step::Missing) };
+    fn open_later(&mut self) -> io::Result<StepResult> {
+        let Some(resume) = self.resume else { return Ok(StepResult::Missing) };
         if resume.is_of_other_path(PathSum::of(&self.path)) {
-            return Ok(Step::Missing);
+            return Ok(StepResult::Missing);
         }
-        let Some((next, made)) = self.made_since(&resume, None)? else { return Ok(Step::Missing) };
+        let Some((next, made)) = self.made_since(&resume, None)? else { return Ok(StepResult::Missing) };
         let made = SystemTime::UNIX_EPOCH + Duration::from_millis(made);
         if made.elapsed().is_ok_and(|ago| ago < GRACE) {
-            return Ok(Step::Leaving);
+            return Ok(StepResult::Leaving);
         }
         let compressed = self.note_gone(&resume, Some(&next));
         let warning = format!(
@@ -196,11 +196,11 @@ impl Follower {
             self.path.display(),
             resume.offset
         );
-        Ok(Step::Opened(self.start(next, None, Some(warning), false)?))
+        Ok(StepResult::Opened(self.start(next, None, Some(warning), false)?))
     }
 
-    /// Counts the file that was read, which is gone, and those before `next` that are there only compressed; it may be one
-    /// of these. What to say of them.
+    /// Counts the file that was read, which is gone, and those before `next` that are there only compressed; it may be
+    /// one of these. Returns the report about them.
     fn note_gone(&mut self, resume: &Resume, next: Option<&File>) -> String {
         // A writer may still write to a file for a moment after it was replaced.
         let after = SystemTime::UNIX_EPOCH + Duration::from_millis(resume.born) + GRACE;
@@ -250,7 +250,7 @@ impl Follower {
         place: Option<FilePosition>,
         warning: Option<String>,
         is_told: bool,
-    ) -> io::Result<Opened> {
+    ) -> io::Result<ReadStart> {
         self.resume = None;
         self.others = HashMap::new();
         let metadata = file.metadata()?;
@@ -259,7 +259,7 @@ impl Follower {
         place.path = PathSum::of(&self.path);
         let was_moved = fs::metadata(&self.path).map_or(true, |metadata| self::identity(&metadata) != identity);
         self.current = Some(Current::new(file, identity, place.offset, was_moved, is_told)?);
-        Ok(Opened { place, warning: warning.or_else(|| self.lost.take()) })
+        Ok(ReadStart { place, warning: warning.or_else(|| self.lost.take()) })
     }
 }
 

@@ -20,8 +20,8 @@ use anabranch_record::{Data, Position, Record};
 use crate::arena::Arena;
 use crate::codes;
 use crate::file::backlog::Lengths;
-use crate::file::follower::{Follower, Step, misled};
-use crate::file::generations::Missed;
+use crate::file::follower::{Follower, StepResult, misled};
+use crate::file::generations::UnreadFiles;
 use crate::file::position::{FilePosition, LONGEST, Resume};
 use crate::file::watch::Watch;
 use crate::offload::Offload;
@@ -58,13 +58,13 @@ pub(super) struct Lines {
     limit: usize,
     /// Metadata shared by all records.
     metadata: Metadata,
-    input: Offload<Input, io::Result<Step>>,
+    input: Offload<Input, io::Result<StepResult>>,
     /// FilePosition after the last delivered line; the next line starts here.
     place: FilePosition,
     /// Whole lines with their line feeds that were not delivered yet.
     whole: Bytes,
     /// Result of a step that was not handled yet.
-    found: Option<Step>,
+    found: Option<StepResult>,
     /// Number of bytes in `rest` that were searched and contain no line feed.
     scanned: usize,
     idle: Idle,
@@ -73,7 +73,7 @@ pub(super) struct Lines {
     /// Lengths of the current file over time.
     lengths: Lengths,
     /// Counts of missed files that were reported already.
-    missed: Missed,
+    missed: UnreadFiles,
     arena: Arena,
 }
 
@@ -111,13 +111,13 @@ impl Reader for Lines {
                 self.note(step);
             }
             match self.found.take() {
-                Some(Step::Replaced) => {
+                Some(StepResult::Replaced) => {
                     let last = self.leave("the file was replaced: continuing with the new one");
                     if let Some(record) = last {
                         return Ok(Read::Rows { partition: Partition::ONLY, records: vec![record] });
                     }
                 }
-                Some(Step::Truncated) => {
+                Some(StepResult::Truncated) => {
                     let start = self.place.restarted();
                     let last = self.leave("the file was truncated or rewritten: reading it from its start");
                     self.place = start;
@@ -125,20 +125,20 @@ impl Reader for Lines {
                         return Ok(Read::Rows { partition: Partition::ONLY, records: vec![record] });
                     }
                 }
-                Some(end @ (Step::AtEnd | Step::Missing)) => {
+                Some(end @ (StepResult::AtEnd | StepResult::Missing)) => {
                     if let Some(read) = self.at_end(end).await {
                         return Ok(read);
                     }
                 }
                 // The file that took its place has more to read.
-                Some(Step::Leaving | Step::Unlisted) => self.pause().await,
-                Some(Step::Opened(_) | Step::Grown | Step::Surveyed) | None => {}
+                Some(StepResult::Leaving | StepResult::Unlisted) => self.pause().await,
+                Some(StepResult::Opened(_) | StepResult::Grown | StepResult::Surveyed) | None => {}
             }
         }
     }
 
     fn missing(&self) -> Option<String> {
-        let Some(Step::Missing) = self.found else { return None };
+        let Some(StepResult::Missing) = self.found else { return None };
         let hint = match self.path.find(WILDCARDS) {
             Some(_) => ": the source reads one file, and wildcards are not expanded",
             None => "",
@@ -149,7 +149,7 @@ impl Reader for Lines {
     async fn backlog(&mut self) -> Option<Backlog> {
         let survey = |input: &mut Input| {
             input.follower.survey();
-            Ok(Step::Surveyed)
+            Ok(StepResult::Surveyed)
         };
         // After a dropped read, this returns the result of its step. The next read reports the same error again.
         if let Ok(step) = self.input.run(survey).await.ok()? {
@@ -213,13 +213,13 @@ impl Lines {
             idle: Idle::default(),
             changes_untold: false,
             lengths: Lengths::default(),
-            missed: Missed::default(),
+            missed: UnreadFiles::default(),
             arena: Arena::default(),
         }
     }
 
     /// Reads at most `most` bytes further. Cancel-safe: a dropped call loses no result.
-    pub(super) async fn look(&mut self, most: usize) -> Result<Step, Fault> {
+    pub(super) async fn look(&mut self, most: usize) -> Result<StepResult, Fault> {
         let watch = self.idle.pause >= AT_REST && !self.changes_untold;
         self.input
             .run(move |input| {
@@ -235,36 +235,36 @@ impl Lines {
     }
 
     /// Handles the result of a step without waiting.
-    pub(super) fn note(&mut self, step: Step) {
-        if matches!(step, Step::Surveyed) {
+    pub(super) fn note(&mut self, step: StepResult) {
+        if matches!(step, StepResult::Surveyed) {
             return;
         }
         self.say_what_is_missing();
-        if !matches!(step, Step::AtEnd | Step::Missing)
+        if !matches!(step, StepResult::AtEnd | StepResult::Missing)
             && let Some(watch) = self.input.here().and_then(|input| input.watch.take())
         {
             let untold = std::mem::take(&mut self.idle.untold);
             self.changes_untold = untold && watch.changed().now_or_never().is_none();
         }
         match &step {
-            Step::Opened(opened) => {
+            StepResult::Opened(opened) => {
                 if let Some(warning) = &opened.warning {
                     self.warn(warning);
                 }
                 self.place = opened.place;
                 self.lengths.clear();
             }
-            Step::Grown => self.take_whole_lines(),
-            Step::Missing if !self.idle.ever => self.warn("the file does not exist: waiting for it"),
-            Step::Unlisted if !self.idle.unlisted => {
+            StepResult::Grown => self.take_whole_lines(),
+            StepResult::Missing if !self.idle.ever => self.warn("the file does not exist: waiting for it"),
+            StepResult::Unlisted if !self.idle.unlisted => {
                 self.idle.unlisted = true;
                 self.warn(
                     "the file was replaced, and its directory cannot be listed: waiting for the directory, because \
                      other files may have been created in the meantime",
                 );
             }
-            Step::Missing | Step::AtEnd | Step::Leaving | Step::Unlisted => {}
-            Step::Replaced | Step::Truncated | Step::Surveyed => {}
+            StepResult::Missing | StepResult::AtEnd | StepResult::Leaving | StepResult::Unlisted => {}
+            StepResult::Replaced | StepResult::Truncated | StepResult::Surveyed => {}
         }
         self.found = Some(step);
     }
@@ -369,7 +369,7 @@ impl Lines {
     }
 
     /// Handles the end of the file. Returns `None` if the file should be checked again.
-    async fn at_end(&mut self, end: Step) -> Option<Read> {
+    async fn at_end(&mut self, end: StepResult) -> Option<Read> {
         let rest = self.input.here().map_or(0, |input| input.rest.len());
         if !self.idle.ever && rest > 0 && rest as u64 != self.place.tail {
             let now = Instant::now();

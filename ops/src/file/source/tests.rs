@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::*;
-use crate::file::follower::Step;
-use crate::file::generations::Missed;
+use crate::file::follower::StepResult;
+use crate::file::generations::UnreadFiles;
 use crate::testing::host;
 
 mod backlog;

@@ -59,7 +59,7 @@ const HOP_BY_HOP: &[&str] = &[
 
 /// Reason why a request has no answer. Of the request, it contains only the endpoint.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum RequestFailure {
     #[error("the request is not valid: {0}")]
     Invalid(String),
     #[error("it is forbidden: {0}")]
@@ -86,7 +86,7 @@ impl Network {
     pub(crate) fn new(egress: Egress, way: Way) -> Result<Network, String> {
         // Another component may have installed it already; this program has only one provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let names = Arc::new(Names { endpoints: egress.endpoints.clone() });
+        let names = Arc::new(PermittedNames { endpoints: egress.endpoints.clone() });
         let proxy = match way {
             Way::Open => None,
             Way::Through(proxy) => Some(Proxy::all(format!("http://{proxy}")).map_err(|error| error.to_string())?),
@@ -113,15 +113,15 @@ impl Network {
         node: &str,
         request: wire::Request,
         patience: Duration,
-    ) -> Result<wire::Response, Refusal> {
-        let url = Url::parse(&request.url).map_err(|error| Refusal::Invalid(format!("the URL: {error}")));
+    ) -> Result<wire::Response, RequestFailure> {
+        let url = Url::parse(&request.url).map_err(|error| RequestFailure::Invalid(format!("the URL: {error}")));
         let endpoint =
             url.as_ref().ok().and_then(Endpoint::of).map(|endpoint| endpoint.to_string()).unwrap_or_default();
         let timeout = self.egress.timeout.min(patience);
         let result = match url {
             Ok(url) => match tokio::time::timeout(timeout, self.exchange(request, url)).await {
                 Ok(result) => result,
-                Err(_) => Err(Refusal::Timeout(timeout)),
+                Err(_) => Err(RequestFailure::Timeout(timeout)),
             },
             Err(refusal) => Err(refusal),
         };
@@ -141,8 +141,8 @@ impl Network {
         result
     }
 
-    async fn exchange(&self, request: wire::Request, mut url: Url) -> Result<wire::Response, Refusal> {
-        let invalid = |text: &str| Refusal::Invalid(text.to_owned());
+    async fn exchange(&self, request: wire::Request, mut url: Url) -> Result<wire::Response, RequestFailure> {
+        let invalid = |text: &str| RequestFailure::Invalid(text.to_owned());
         let method = match request.method.as_str() {
             "" => Method::GET,
             text => Method::from_bytes(text.to_ascii_uppercase().as_bytes()).map_err(|_| invalid("the method"))?,
@@ -155,7 +155,7 @@ impl Network {
         }
         let endpoint = Endpoint::of(&url).ok_or_else(|| invalid("the URL is not an http or https URL"))?;
         if !self.egress.endpoints.contains(&endpoint) {
-            return Err(Refusal::Forbidden(format!("{endpoint} is not among {}", super::ALLOW)));
+            return Err(RequestFailure::Forbidden(format!("{endpoint} is not among {}", super::ALLOW)));
         }
         let mut headers = self.headers(&request.headers)?;
         if !request.auth_secret_ref.is_empty() {
@@ -169,18 +169,18 @@ impl Network {
         let response = sent.map_err(|error| self.refusal(&error))?;
         let redirects = [301, 302, 303, 307, 308].contains(&response.status().as_u16());
         if redirects && response.headers().contains_key("location") {
-            return Err(Refusal::Forbidden("the answer is a redirect".to_owned()));
+            return Err(RequestFailure::Forbidden("the answer is a redirect".to_owned()));
         }
         self.answer(response).await
     }
 
-    fn headers(&self, given: &[wire::Header]) -> Result<HeaderMap, Refusal> {
+    fn headers(&self, given: &[wire::Header]) -> Result<HeaderMap, RequestFailure> {
         let mut headers = HeaderMap::new();
         for header in given {
-            let invalid = |what: &str| Refusal::Invalid(format!("{what} of the header {:?}", header.key));
+            let invalid = |what: &str| RequestFailure::Invalid(format!("{what} of the header {:?}", header.key));
             let name = HeaderName::from_bytes(header.key.as_bytes()).map_err(|_| invalid("the name"))?;
             if OURS.contains(&name.as_str()) {
-                return Err(Refusal::Invalid(format!("a processor may not set the header {name}")));
+                return Err(RequestFailure::Invalid(format!("a processor may not set the header {name}")));
             }
             for value in &header.values {
                 let value = HeaderValue::from_str(value)
@@ -194,27 +194,27 @@ impl Network {
     }
 
     /// Returns the value of a secret that the processor may use.
-    fn secret(&self, name: &str) -> Result<HeaderValue, Refusal> {
+    fn secret(&self, name: &str) -> Result<HeaderValue, RequestFailure> {
         if !self.egress.secrets.contains(name) {
-            return Err(Refusal::Forbidden(format!("the secret {name:?} is not among {}", super::SECRETS)));
+            return Err(RequestFailure::Forbidden(format!("the secret {name:?} is not among {}", super::SECRETS)));
         }
         let capital = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
         let variable = format!("{SECRET}{}", name.chars().map(capital).collect::<String>());
         let value = std::env::var(&variable).ok().filter(|value| !value.is_empty());
-        let value = value.ok_or_else(|| Refusal::Forbidden(format!("the variable {variable} is not set")))?;
+        let value = value.ok_or_else(|| RequestFailure::Forbidden(format!("the variable {variable} is not set")))?;
         let mut value = HeaderValue::from_str(&value)
-            .map_err(|_| Refusal::Forbidden(format!("the variable {variable} cannot be a header")))?;
+            .map_err(|_| RequestFailure::Forbidden(format!("the variable {variable} cannot be a header")))?;
         value.set_sensitive(true);
         Ok(value)
     }
 
-    async fn answer(&self, mut response: Response) -> Result<wire::Response, Refusal> {
+    async fn answer(&self, mut response: Response) -> Result<wire::Response, RequestFailure> {
         let most = self.egress.response_bytes;
         let compressed = response.headers().get(CONTENT_ENCODING).is_some_and(|value| value == "gzip");
         let mut body = BytesMut::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.refusal(&error))? {
             if (body.len() + chunk.len()) as u64 > most {
-                return Err(Refusal::TooLarge(most));
+                return Err(RequestFailure::TooLarge(most));
             }
             body.extend_from_slice(&chunk);
         }
@@ -222,9 +222,9 @@ impl Network {
         if compressed && !body.is_empty() {
             let mut whole = Vec::new();
             let read = MultiGzDecoder::new(&body[..]).take(most.saturating_add(1)).read_to_end(&mut whole);
-            read.map_err(|error| Refusal::Transport(format!("the answer cannot be decompressed: {error}")))?;
+            read.map_err(|error| RequestFailure::Transport(format!("the answer cannot be decompressed: {error}")))?;
             if whole.len() as u64 > most {
-                return Err(Refusal::TooLarge(most));
+                return Err(RequestFailure::TooLarge(most));
             }
             body = whole.into();
         }
@@ -244,14 +244,14 @@ impl Network {
     }
 
     /// Converts an error of the client, whose own text contains the whole URL.
-    fn refusal(&self, error: &reqwest::Error) -> Refusal {
+    fn refusal(&self, error: &reqwest::Error) -> RequestFailure {
         let mut cause: Option<&(dyn Error + 'static)> = Some(error);
         let mut last = String::new();
         while let Some(error) = cause {
             if let Some(error) = error.downcast_ref::<NameError>() {
                 return match error {
-                    NameError::Unknown(text) => Refusal::Dns(text.clone()),
-                    NameError::Inside => Refusal::Forbidden(error.to_string()),
+                    NameError::Unknown(text) => RequestFailure::Dns(text.clone()),
+                    NameError::Inside => RequestFailure::Forbidden(error.to_string()),
                 };
             }
             if !error.is::<reqwest::Error>() {
@@ -260,9 +260,9 @@ impl Network {
             cause = error.source();
         }
         if error.is_timeout() {
-            return Refusal::Timeout(if error.is_connect() { CONNECT } else { self.egress.timeout });
+            return RequestFailure::Timeout(if error.is_connect() { CONNECT } else { self.egress.timeout });
         }
-        Refusal::Transport(if last.is_empty() { "the request failed".to_owned() } else { last })
+        RequestFailure::Transport(if last.is_empty() { "the request failed".to_owned() } else { last })
     }
 }
 
@@ -278,7 +278,7 @@ fn capitalised(name: &str) -> String {
 }
 
 /// Resolves names to permitted addresses.
-struct Names {
+struct PermittedNames {
     endpoints: Vec<Endpoint>,
 }
 
@@ -290,7 +290,7 @@ enum NameError {
     Inside,
 }
 
-impl Names {
+impl PermittedNames {
     /// Returns `true` if the address may be connected to. A private address must be allowed itself, with every port
     /// that is allowed for the name, because the port is not known here.
     fn lets(endpoints: &[Endpoint], host: &str, address: IpAddr) -> bool {
@@ -301,7 +301,7 @@ impl Names {
     }
 }
 
-impl Resolve for Names {
+impl Resolve for PermittedNames {
     fn resolve(&self, name: Name) -> Resolving {
         let host = name.as_str().trim_end_matches('.').to_ascii_lowercase();
         let endpoints = self.endpoints.clone();
@@ -309,7 +309,7 @@ impl Resolve for Names {
             let found = tokio::net::lookup_host((host.as_str(), 0)).await;
             let found: Vec<SocketAddr> = found.map_err(|error| NameError::Unknown(error.to_string()))?.collect();
             let good: Vec<SocketAddr> =
-                found.into_iter().filter(|address| Names::lets(&endpoints, &host, address.ip())).collect();
+                found.into_iter().filter(|address| PermittedNames::lets(&endpoints, &host, address.ip())).collect();
             if good.is_empty() {
                 return Err(NameError::Inside.into());
             }

@@ -22,7 +22,7 @@ fn open() -> Ceiling {
 
 #[test]
 fn nothing_is_granted_by_default() {
-    assert_eq!(granted(&asked(&[]), &open()).unwrap(), Granted::default());
+    assert_eq!(granted(&asked(&[]), &open()).unwrap(), NetworkAccess::default());
     let refused = granted(&asked(&[(ALLOW, "example.com")]), &Ceiling::default()).unwrap();
     assert!(refused.egress.is_none());
     assert_eq!(refused.refused, ["sdk.egress.allow has no effect: processors.egress.enabled is false"]);
@@ -57,14 +57,14 @@ fn settings_that_are_none_are_found_before_anything_starts() {
 }
 
 /// What comes back for a request to a server of which the endpoint is allowed.
-fn call(server: &Server, request: Request) -> Result<Response, Refusal> {
+fn call(server: &Server, request: Request) -> Result<Response, RequestFailure> {
     let endpoint = format!("http://{}", server.address());
     let egress =
         granted(&asked(&[(ALLOW, &endpoint), (TIMEOUT, "5s"), (MOST, "1000")]), &open()).unwrap().egress.unwrap();
     send(egress, request)
 }
 
-fn send(egress: Egress, request: Request) -> Result<Response, Refusal> {
+fn send(egress: Egress, request: Request) -> Result<Response, RequestFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let network = Network::new(egress, Default::default()).unwrap();
     runtime.block_on(network.call("p", request, Duration::from_secs(60)))
@@ -103,8 +103,8 @@ fn an_allowed_request_is_sent_and_answered() {
 fn what_is_not_allowed_never_leaves() {
     let server = Server::start(|_| Reply::ok("no"));
     let other = Server::start(|_| Reply::ok("no"));
-    let forbidden = |result: Result<Response, Refusal>| matches!(result, Err(Refusal::Forbidden(_)));
-    let invalid = |result: Result<Response, Refusal>| matches!(result, Err(Refusal::Invalid(_)));
+    let forbidden = |result: Result<Response, RequestFailure>| matches!(result, Err(RequestFailure::Forbidden(_)));
+    let invalid = |result: Result<Response, RequestFailure>| matches!(result, Err(RequestFailure::Invalid(_)));
     assert!(forbidden(call(&server, get(&other, "/"))));
     let secret = Request { auth_secret_ref: "mine".to_owned(), ..get(&server, "/") };
     assert!(forbidden(call(&server, secret)));
@@ -131,12 +131,12 @@ fn a_name_that_leads_inside_is_refused_unless_its_address_is_allowed() {
     let egress = |allow: String| granted(&asked(&[(ALLOW, &allow)]), &open()).unwrap().egress.unwrap();
     let request = || Request { url: format!("https://localhost:{port}/"), ..Request::default() };
     let refused = send(egress(format!("localhost:{port}")), request());
-    assert!(matches!(refused, Err(Refusal::Forbidden(_))), "{refused:?}");
+    assert!(matches!(refused, Err(RequestFailure::Forbidden(_))), "{refused:?}");
     let allowed = format!("localhost:{port}, 127.0.0.1:{port}, [::1]:{port}");
     assert_eq!(server.connections(), 0);
     // The server speaks no TLS, so that it comes to nothing.
     let connected = send(Egress { timeout: Duration::from_secs(2), ..egress(allowed) }, request());
-    assert!(!matches!(connected, Ok(_) | Err(Refusal::Forbidden(_))), "{connected:?}");
+    assert!(!matches!(connected, Ok(_) | Err(RequestFailure::Forbidden(_))), "{connected:?}");
     assert!(server.connections() > 0);
 }
 
@@ -154,11 +154,11 @@ fn redirects_large_answers_and_silence_are_refused() {
         _ => Reply::Hang,
     });
     let code = |path| call(&server, get(&server, path)).unwrap_err();
-    assert!(matches!(code("/redirect"), Refusal::Forbidden(_)));
-    assert!(matches!(code("/large"), Refusal::TooLarge(1000)));
-    assert!(matches!(code("/bomb"), Refusal::TooLarge(1000)));
-    assert!(matches!(code("/close"), Refusal::Transport(_)));
+    assert!(matches!(code("/redirect"), RequestFailure::Forbidden(_)));
+    assert!(matches!(code("/large"), RequestFailure::TooLarge(1000)));
+    assert!(matches!(code("/bomb"), RequestFailure::TooLarge(1000)));
+    assert!(matches!(code("/close"), RequestFailure::Transport(_)));
     let endpoint = format!("http://{}", server.address());
     let quick = granted(&asked(&[(ALLOW, &endpoint), (TIMEOUT, "100ms")]), &open()).unwrap().egress.unwrap();
-    assert!(matches!(send(quick, get(&server, "/hang")), Err(Refusal::Timeout(_))));
+    assert!(matches!(send(quick, get(&server, "/hang")), Err(RequestFailure::Timeout(_))));
 }

@@ -11,9 +11,9 @@ use prost::Message as _;
 use prost::encoding::{WireType, decode_key, decode_varint};
 use wasmtime::{Caller, Linker, Result};
 
-use crate::egress::Refusal;
+use crate::egress::RequestFailure;
 use crate::guest::wasi::memory;
-use crate::guest::{Death, Gone, State};
+use crate::guest::{GuestEnd, GuestEnded, State};
 
 /// Error codes, which are greater than every size.
 mod code {
@@ -112,9 +112,10 @@ fn command_response(mut caller: Caller<'_, State>, at: u32, length: u32) -> Resu
     let bytes = Bytes::copy_from_slice(&memory[range]);
     let (reply, told) = match CommandResponse::decode(bytes) {
         Ok(response) => (Ok(response), 0),
-        Err(error) => {
-            (Err(Gone { death: Death::Garbled(error.to_string()), took_command: true }), code::UNKNOWN_RESPONSE)
-        }
+        Err(error) => (
+            Err(GuestEnded { death: GuestEnd::Garbled(error.to_string()), took_command: true }),
+            code::UNKNOWN_RESPONSE,
+        ),
     };
     let _ = state.replies.send(reply);
     Ok(told)
@@ -202,12 +203,12 @@ fn http_request(state: &State, request: Bytes) -> Result<Vec<u8>, u32> {
     let request = http::Request::decode(request).map_err(|_| code::INTERNAL)?;
     let answer = runtime.block_on(network.call(&state.node, request, state.patience(Duration::MAX)));
     answer.map(|answer| answer.encode_to_vec()).map_err(|refusal| match refusal {
-        Refusal::Invalid(_) => code::EGRESS_INVALID,
-        Refusal::Forbidden(_) => code::EGRESS_FORBIDDEN,
-        Refusal::Dns(_) => code::EGRESS_DNS,
-        Refusal::Timeout(_) => code::EGRESS_TIMEOUT,
-        Refusal::TooLarge(_) => code::EGRESS_TOO_LARGE,
-        Refusal::Transport(_) => code::EGRESS_TRANSPORT,
+        RequestFailure::Invalid(_) => code::EGRESS_INVALID,
+        RequestFailure::Forbidden(_) => code::EGRESS_FORBIDDEN,
+        RequestFailure::Dns(_) => code::EGRESS_DNS,
+        RequestFailure::Timeout(_) => code::EGRESS_TIMEOUT,
+        RequestFailure::TooLarge(_) => code::EGRESS_TOO_LARGE,
+        RequestFailure::Transport(_) => code::EGRESS_TRANSPORT,
     })
 }
 

@@ -66,7 +66,7 @@ fn open_code(wasm: &[u8], compiler: Compiler, limits: Limits) -> Result<Wasm, Fa
     let configured = WasmOperator {
         module: module(wasm, compiler),
         configure: Configure::default(),
-        granted: Granted::default(),
+        granted: NetworkAccess::default(),
         limits,
     };
     let operator = Wasm::open(&configured, &host())?;
@@ -216,7 +216,7 @@ fn schemas_are_parked_until_the_buffer_is_long_enough() {
 #[test]
 fn settings_are_checked_by_us_and_sent_as_written() {
     let module = module(&wasm("call $all_kept"), Compiler::Baseline);
-    let kind = Kind::new(Specification::builtin("x", ""), module, Limits::default(), Arc::default());
+    let kind = ModuleKind::new(Specification::builtin("x", ""), module, Limits::default(), Arc::default());
     let refused = Arguments::parse(kind.specification(), &Settings::from_pairs([("nonsense", "1")]));
     assert!(refused.is_err());
 }

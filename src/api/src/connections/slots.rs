@@ -53,23 +53,23 @@ pub(super) struct Slots {
 #[derive(Debug, Default)]
 struct State {
     limits: Limits,
-    slots: BTreeMap<u64, Entry>,
+    slots: BTreeMap<u64, SlotEntry>,
     next: u64,
     /// Connections that were closed for others and not logged yet.
     closed: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SlotEntry {
     peer: IpAddr,
     authenticated: bool,
-    activity: Activity,
+    activity: ConnectionActivity,
     leave: Arc<Notify>,
 }
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Activity {
+enum ConnectionActivity {
     /// The service waits for a request, or for the rest of one.
     Waits {
         /// Start of the wait.
@@ -86,14 +86,14 @@ enum Activity {
     },
 }
 
-impl Entry {
+impl SlotEntry {
     /// Returns how long the connection has kept the service waiting, if that is long enough to close it for another.
     fn overdue(&self, now: Instant) -> Option<Duration> {
         let waited = |since: Instant| now.saturating_duration_since(since);
         let (since, overdue) = match self.activity {
-            Activity::Waits { since, heard } => (since, waited(heard) >= SILENT || waited(since) >= SLOW),
-            Activity::Stalls { since } => (since, waited(since) >= STALLED),
-            Activity::Answers => return None,
+            ConnectionActivity::Waits { since, heard } => (since, waited(heard) >= SILENT || waited(since) >= SLOW),
+            ConnectionActivity::Stalls { since } => (since, waited(since) >= STALLED),
+            ConnectionActivity::Answers => return None,
         };
         overdue.then(|| waited(since))
     }
@@ -152,8 +152,8 @@ impl Slots {
         let number = state.next;
         state.next += 1;
         let leave = Arc::new(Notify::new());
-        let activity = Activity::Waits { since: now, heard: now };
-        state.slots.insert(number, Entry { peer, authenticated: false, activity, leave: leave.clone() });
+        let activity = ConnectionActivity::Waits { since: now, heard: now };
+        state.slots.insert(number, SlotEntry { peer, authenticated: false, activity, leave: leave.clone() });
         Some(Slot { state: self.state.clone(), number, leave })
     }
 
@@ -199,7 +199,9 @@ impl State {
 
     /// Closes the oldest connection of `peer` that is neither authenticated nor being answered.
     fn close_oldest(&mut self, peer: IpAddr) -> bool {
-        let may_go = |entry: &Entry| !entry.authenticated && entry.peer == peer && entry.activity != Activity::Answers;
+        let may_go = |entry: &SlotEntry| {
+            !entry.authenticated && entry.peer == peer && entry.activity != ConnectionActivity::Answers
+        };
         let Some(number) = self.slots.iter().find(|(_, entry)| may_go(entry)).map(|(number, _)| *number) else {
             return false;
         };
@@ -235,23 +237,23 @@ impl Slot {
 
     /// Records that the head of a request is complete. The time for its body starts.
     pub(super) fn awaits_body(&self) {
-        self.change(|_, now| Activity::Waits { since: now, heard: now });
+        self.change(|_, now| ConnectionActivity::Waits { since: now, heard: now });
     }
 
     /// Records that a request is complete and is being answered.
     pub(super) fn answers(&self) {
-        self.change(|_, _| Activity::Answers);
+        self.change(|_, _| ConnectionActivity::Answers);
     }
 
     /// Records that the response is complete.
     pub(super) fn answered(&self) {
-        self.change(|_, now| Activity::Waits { since: now, heard: now });
+        self.change(|_, now| ConnectionActivity::Waits { since: now, heard: now });
     }
 
     /// Records that bytes arrived.
     pub(super) fn heard(&self) {
         self.change(|activity, now| match activity {
-            Activity::Waits { since, .. } => Activity::Waits { since, heard: now },
+            ConnectionActivity::Waits { since, .. } => ConnectionActivity::Waits { since, heard: now },
             activity => activity,
         });
     }
@@ -259,7 +261,7 @@ impl Slot {
     /// Records that the client does not receive data.
     pub(super) fn stalls(&self) {
         self.change(|activity, now| match activity {
-            Activity::Waits { .. } => Activity::Stalls { since: now },
+            ConnectionActivity::Waits { .. } => ConnectionActivity::Stalls { since: now },
             activity => activity,
         });
     }
@@ -267,12 +269,12 @@ impl Slot {
     /// Records that the client received data.
     pub(super) fn written(&self) {
         self.change(|activity, now| match activity {
-            Activity::Stalls { .. } => Activity::Waits { since: now, heard: now },
+            ConnectionActivity::Stalls { .. } => ConnectionActivity::Waits { since: now, heard: now },
             activity => activity,
         });
     }
 
-    fn change(&self, change: impl FnOnce(Activity, Instant) -> Activity) {
+    fn change(&self, change: impl FnOnce(ConnectionActivity, Instant) -> ConnectionActivity) {
         let mut state = locked(&self.state);
         if let Some(entry) = state.slots.get_mut(&self.number) {
             entry.activity = change(entry.activity, Instant::now());
@@ -296,7 +298,7 @@ mod tests {
         Ipv4Addr::new(192, 0, 2, last).into()
     }
 
-    /// So many connections of an address that wait for nothing.
+    /// Opens this many idle connections of an address.
     fn open(slots: &Slots, last: u8, count: usize, now: Instant) -> Vec<Slot> {
         (0..count).map(|_| slots.take(address(last), now).unwrap()).collect()
     }
@@ -326,7 +328,7 @@ mod tests {
         let start = Instant::now();
         let mut open = open(&slots, 1, OTHERS_OF_ONE, start);
         let other = slots.take(address(2), start).unwrap();
-        // Its own oldest makes room, and not that of another.
+        // The oldest connection of the same address makes room, not that of another address.
         open.push(slots.take(address(1), start + Duration::from_secs(1)).unwrap());
         assert!(!is_open(&slots, &open[0]) && is_open(&slots, &other));
         open[1..].iter().for_each(Slot::answers);
@@ -382,10 +384,10 @@ mod tests {
     #[test]
     fn a_request_that_trickles_in_is_overdue_at_last() {
         let start = Instant::now();
-        let entry = |since, heard| Entry {
+        let entry = |since, heard| SlotEntry {
             peer: address(1),
             authenticated: false,
-            activity: Activity::Waits { since, heard },
+            activity: ConnectionActivity::Waits { since, heard },
             leave: Arc::default(),
         };
         let at = |seconds| start + Duration::from_secs(seconds);
@@ -406,7 +408,7 @@ mod tests {
         let hour = start + Duration::from_secs(3600);
         assert!(slots.has_room(hour), "one of the others goes");
         assert!(known.iter().all(|slot| is_open(&slots, slot)));
-        // There is no room among them, and all are busy: it is answered as one of the others.
+        // All slots for authenticated clients are busy: the connection takes one of the others.
         known.iter().for_each(Slot::answers);
         others[9].authenticated();
         assert_eq!(locked(&slots.state).count(true), AUTHENTICATED);

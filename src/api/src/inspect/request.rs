@@ -158,7 +158,7 @@ impl Request {
             found = named.unwrap_or_default();
         }
         let Some(last) = found.last() else { return Err(self.no_such_node(id, pipeline, &all)) };
-        // After the node, if it has two sides.
+        // The side after the node, if the node has two sides.
         let side = side.unwrap_or(last.side);
         match found.iter().find(|place| place.side == side) {
             Some(place) => Ok(vec![place.clone()]),

@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::exec::{Inspection, Look, TapPoint, TappedRecord, Taps};
+use anabranch_graph::exec::{Inspection, InspectionParameters, TapPoint, TappedRecord, Taps};
 use anabranch_plugin::secret::mask;
 use anabranch_service::lifecycle::LifecycleState;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until, timeout};
 
-use super::frame::{self, Form};
+use super::frame::{self, JsonForm};
 use super::request::Request;
 use crate::codes;
 use crate::error::{ApiError, Kind};
@@ -32,7 +32,7 @@ const HEAVY: usize = 64 << 10;
 const LAST: Duration = Duration::from_secs(5);
 
 /// Why an inspection ended.
-enum End {
+enum StreamEnd {
     /// The client is gone.
     Gone,
     /// The client closed the websocket.
@@ -58,27 +58,27 @@ pub(super) async fn refuse(mut socket: WebSocket, error: ApiError) {
 }
 
 /// Streams records until the client leaves, the service ends, or the place does not exist any more.
-pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, form: Form, permit: Permit) {
+pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, form: JsonForm, permit: Permit) {
     let end = match RecordStream::begin(view, request, form) {
         Ok(mut showing) => showing.run(&mut socket, permit).await,
-        Err(error) => End::Error(error),
+        Err(error) => StreamEnd::Error(error),
     };
     match end {
-        End::Gone => {}
+        StreamEnd::Gone => {}
         // The library sends the close frame while this reads.
-        End::Farewell => drop(timeout(LAST, async { while let Some(Ok(_)) = socket.recv().await {} }).await),
-        End::Closing => {
+        StreamEnd::Farewell => drop(timeout(LAST, async { while let Some(Ok(_)) = socket.recv().await {} }).await),
+        StreamEnd::Closing => {
             let close = CloseFrame { code: close_code::AWAY, reason: "the service is stopping".into() };
             let _ = timeout(LAST, socket.send(Message::Close(Some(close)))).await;
         }
-        End::Error(error) => refuse(socket, error).await,
+        StreamEnd::Error(error) => refuse(socket, error).await,
     }
 }
 
 struct RecordStream<'a> {
     view: &'a View,
     request: &'a Request,
-    form: Form,
+    form: JsonForm,
     taps: Arc<Taps>,
     seen: tokio::sync::watch::Receiver<LifecycleState>,
     places: Vec<TapPoint>,
@@ -86,7 +86,7 @@ struct RecordStream<'a> {
 }
 
 impl<'a> RecordStream<'a> {
-    fn begin(view: &'a View, request: &'a Request, form: Form) -> Result<Self, ApiError> {
+    fn begin(view: &'a View, request: &'a Request, form: JsonForm) -> Result<Self, ApiError> {
         let id = &request.pipeline;
         let (taps, mut seen) = view.control.watch(id).ok_or_else(|| ApiError::no_pipeline(id))?;
         // The current status is sent first.
@@ -110,10 +110,10 @@ impl<'a> RecordStream<'a> {
 
     fn look(taps: &Taps, request: &Request, places: &[TapPoint]) -> Inspection {
         let condition = request.condition.clone();
-        taps.inspect(Look { places: places.to_vec(), condition, per_second: request.per_second })
+        taps.inspect(InspectionParameters { places: places.to_vec(), condition, per_second: request.per_second })
     }
 
-    async fn run(&mut self, socket: &mut WebSocket, mut permit: Permit) -> End {
+    async fn run(&mut self, socket: &mut WebSocket, mut permit: Permit) -> StreamEnd {
         let mut ping = interval_at(Instant::now() + PING, PING);
         let mut account = interval(ACCOUNT);
         account.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -121,26 +121,26 @@ impl<'a> RecordStream<'a> {
         loop {
             let frames = tokio::select! {
                 biased;
-                () = permit.closing() => return End::Closing,
+                () = permit.closing() => return StreamEnd::Closing,
                 heard = socket.recv() => match heard {
-                    None | Some(Err(_)) => return End::Gone,
-                    Some(Ok(Message::Close(_))) => return End::Farewell,
+                    None | Some(Err(_)) => return StreamEnd::Gone,
+                    Some(Ok(Message::Close(_))) => return StreamEnd::Farewell,
                     Some(Ok(_)) => {
                         silent_until = Instant::now() + SILENCE;
                         continue;
                     }
                 },
-                () = sleep_until(silent_until) => return End::Gone,
+                () = sleep_until(silent_until) => return StreamEnd::Gone,
                 _ = ping.tick() => vec![Message::Ping(Vec::new().into())],
                 changed = self.seen.changed() => match changed.map_err(|_| self.deleted()).and_then(|()| self.changed()) {
                     Ok(frames) => frames,
-                    Err(error) => return End::Error(error),
+                    Err(error) => return StreamEnd::Error(error),
                 },
                 _ = account.tick() => self.account(),
                 tapped = self.inspection.next() => self.written(tapped).await.into_iter().collect(),
             };
             if send(socket, frames).await.is_break() {
-                return End::Gone;
+                return StreamEnd::Gone;
             }
         }
     }
@@ -159,8 +159,8 @@ impl<'a> RecordStream<'a> {
             self.places = places;
         }
         Ok(match self.form {
-            Form::Own => vec![frame::status(&StatusNow::of(&seen, None))],
-            Form::Protobuf => Vec::new(),
+            JsonForm::Own => vec![frame::status(&StatusNow::of(&seen, None))],
+            JsonForm::Protobuf => Vec::new(),
         })
     }
 
@@ -168,7 +168,7 @@ impl<'a> RecordStream<'a> {
     fn account(&self) -> Vec<Message> {
         let dropped = self.inspection.take_left_out();
         let unjudged = self.inspection.take_unjudged();
-        if self.form == Form::Protobuf {
+        if self.form == JsonForm::Protobuf {
             return Vec::new();
         }
         let failed = unjudged.map(|unjudged| {
@@ -194,12 +194,12 @@ impl<'a> RecordStream<'a> {
         };
         match written {
             Ok(message) => Some(message),
-            Err(fault) => (form == Form::Own).then(|| frame::failed(1, &fault.message())),
+            Err(fault) => (form == JsonForm::Own).then(|| frame::failed(1, &fault.message())),
         }
     }
 }
 
-/// Sends frames. Breaks if the client is gone or receives nothing for [`SILENCE`].
+/// Sends frames. Ends if the client has disconnected or receives nothing for [`SILENCE`].
 async fn send(socket: &mut WebSocket, frames: Vec<Message>) -> ControlFlow<()> {
     for frame in frames {
         match timeout(SILENCE, socket.send(frame)).await {

@@ -290,7 +290,7 @@ mod tests {
                 let in_name = metric.name.split('_').any(|word| word == unit);
                 assert!(!in_name || help.to_lowercase().contains(unit), "{} does not say {unit}: {help}", metric.name);
             }
-            // Each of these needs another sentence to be understood.
+            // Each of these entries needs an explanation.
             let refers = ["Their ", "Its ", "It "].iter().any(|word| help.starts_with(word));
             let is_riddle = [" who ", " on their way", " anew", " told"].iter().any(|word| help.contains(word));
             assert!(!refers && !is_riddle, "{}: {help}", metric.name);

@@ -12,10 +12,10 @@ use metrics_process::Collector;
 /// A metric.
 pub(super) struct Metric {
     pub(super) name: &'static str,
-    /// What it counts or measures, and its unit.
+    /// Description: the counted or measured quantity, and its unit.
     pub(super) help: &'static str,
     pub(super) labels: &'static [Label],
-    kind: Kind,
+    kind: MetricKind,
 }
 
 /// A label of a metric.
@@ -52,9 +52,9 @@ impl Metric {
     #[cfg(test)]
     pub(super) fn row(&self) -> String {
         let kind = match self.kind {
-            Kind::Counter | Kind::Seconds => "counter",
-            Kind::Sum | Kind::Oldest => "gauge",
-            Kind::Times => "histogram",
+            MetricKind::Counter | MetricKind::Seconds => "counter",
+            MetricKind::Sum | MetricKind::Oldest => "gauge",
+            MetricKind::Times => "histogram",
         };
         let labels: Vec<String> = self.labels.iter().map(|label| format!("`{}`", label.name)).collect();
         let labels = if labels.is_empty() { String::new() } else { format!(" {}", labels.join(", ")) };
@@ -63,7 +63,7 @@ impl Metric {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum MetricKind {
     /// Only increases.
     Counter,
     /// Only increases, in seconds.
@@ -77,23 +77,23 @@ enum Kind {
 }
 
 pub(super) const fn counter(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
-    Metric { name, help, labels, kind: Kind::Counter }
+    Metric { name, help, labels, kind: MetricKind::Counter }
 }
 
 pub(super) const fn seconds(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
-    Metric { name, help, labels, kind: Kind::Seconds }
+    Metric { name, help, labels, kind: MetricKind::Seconds }
 }
 
 pub(super) const fn sum(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
-    Metric { name, help, labels, kind: Kind::Sum }
+    Metric { name, help, labels, kind: MetricKind::Sum }
 }
 
 pub(super) const fn oldest(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
-    Metric { name, help, labels, kind: Kind::Oldest }
+    Metric { name, help, labels, kind: MetricKind::Oldest }
 }
 
 pub(super) const fn times(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
-    Metric { name, help, labels, kind: Kind::Times }
+    Metric { name, help, labels, kind: MetricKind::Times }
 }
 
 /// The labels of a value: the pipeline, if any, and further labels.
@@ -139,7 +139,7 @@ impl Samples {
     /// Adds a value; combines it with an existing value for the same labels.
     pub(super) fn add(&mut self, metric: &Metric, labels: Labels, value: f64) {
         let all = self.values.entry((metric.name, labels)).or_default();
-        *all = if metric.kind == Kind::Oldest { all.max(value) } else { *all + value };
+        *all = if metric.kind == MetricKind::Oldest { all.max(value) } else { *all + value };
     }
 
     /// Adds durations; combines them with existing ones for the same labels.
@@ -153,16 +153,16 @@ impl Samples {
         for metric in metrics {
             let (name, help) = (KeyName::from_const_str(metric.name), metric.full_help().into());
             match metric.kind {
-                Kind::Counter => recorder.describe_counter(name, None, help),
-                Kind::Seconds | Kind::Sum | Kind::Oldest => recorder.describe_gauge(name, None, help),
-                Kind::Times => {}
+                MetricKind::Counter => recorder.describe_counter(name, None, help),
+                MetricKind::Seconds | MetricKind::Sum | MetricKind::Oldest => recorder.describe_gauge(name, None, help),
+                MetricKind::Times => {}
             }
         }
-        let kinds: BTreeMap<&str, Kind> = metrics.iter().map(|metric| (metric.name, metric.kind)).collect();
+        let kinds: BTreeMap<&str, MetricKind> = metrics.iter().map(|metric| (metric.name, metric.kind)).collect();
         for ((name, labels), value) in &self.values {
             let key = Key::from_parts(*name, labels.listed());
             match kinds.get(name) {
-                Some(Kind::Counter) => recorder.register_counter(&key, &METADATA).absolute(*value as u64),
+                Some(MetricKind::Counter) => recorder.register_counter(&key, &METADATA).absolute(*value as u64),
                 _ => recorder.register_gauge(&key, &METADATA).set(*value),
             }
         }
@@ -172,11 +172,11 @@ impl Samples {
             process.collect();
         });
         let mut text = recorder.handle().render();
-        let seconds = metrics.iter().filter(|metric| metric.kind == Kind::Seconds).map(|metric| metric.name);
+        let seconds = metrics.iter().filter(|metric| metric.kind == MetricKind::Seconds).map(|metric| metric.name);
         for name in seconds.chain([PROCESS_SECONDS]) {
             text = text.replace(&format!("# TYPE {name} gauge"), &format!("# TYPE {name} counter"));
         }
-        for metric in metrics.iter().filter(|metric| metric.kind == Kind::Times) {
+        for metric in metrics.iter().filter(|metric| metric.kind == MetricKind::Times) {
             self.expose_times(metric, &mut text);
         }
         text

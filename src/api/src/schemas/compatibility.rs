@@ -70,7 +70,7 @@ mod tests {
     const B_OR_NOT: &str = r#"{"name":"b","type":["null","int"],"default":null}"#;
     const A_LONG: &str = r#"{"name":"a","type":"long"}"#;
 
-    /// Whether the second may follow the first.
+    /// Returns `true` if the second may follow the first.
     fn follows(level: Compatibility, first: &str, second: &str) -> bool {
         misfits(level, second, &[(SchemaVersion::FIRST, first.into())]).is_empty()
     }

@@ -2,10 +2,10 @@
 
 use anabranch_plugin::schema::SchemaError;
 use anabranch_record::text::Str;
-use anabranch_store::{Deletion, Entry};
+use anabranch_store::{Deletion, SchemaEntry};
 use axum::extract::{Path, State};
 
-use super::refusal::Refusal;
+use super::refusal::SchemaRefusal;
 use super::{Answer, Media, Registry, Shared};
 use crate::error::RegistryError;
 use crate::query::Query;
@@ -16,11 +16,11 @@ fn how(query: &Query) -> Deletion {
 
 impl Registry {
     /// Refuses to delete versions that other schemas refer to.
-    async fn is_free(&self, subject: &Str, entries: &[Entry]) -> Result<(), Refusal> {
+    async fn is_free(&self, subject: &Str, entries: &[SchemaEntry]) -> Result<(), SchemaRefusal> {
         for entry in entries {
             let referring = self.store.referring(subject, entry.version).await?;
             if let Some(id) = referring.first() {
-                return Err(Refusal::referred_to(subject, entry.version, *id));
+                return Err(SchemaRefusal::referred_to(subject, entry.version, *id));
             }
         }
         Ok(())
@@ -52,8 +52,8 @@ pub(super) async fn delete_subject(
     }
     let is_live = entries.iter().any(|entry| !entry.deleted);
     match how {
-        Deletion::Hidden if !is_live => return Err(Refusal::subject_deleted(&subject)),
-        Deletion::Gone if is_live => return Err(Refusal::subject_not_deleted(&subject)),
+        Deletion::Hidden if !is_live => return Err(SchemaRefusal::subject_deleted(&subject)),
+        Deletion::Gone if is_live => return Err(SchemaRefusal::subject_not_deleted(&subject)),
         Deletion::Hidden => entries.retain(|entry| !entry.deleted),
         Deletion::Gone => {}
     }
@@ -93,17 +93,19 @@ pub(super) async fn delete_version(
         // The latest version that this kind of deletion applies to.
         "latest" | "-1" => {
             let mut meant = entries.iter().rev().filter(|entry| entry.deleted == (how == Deletion::Gone));
-            meant.next().copied().ok_or_else(|| Refusal::from(SchemaError::SubjectNotFound(subject.clone())))?
+            meant.next().copied().ok_or_else(|| SchemaRefusal::from(SchemaError::SubjectNotFound(subject.clone())))?
         }
         number => {
-            let version = number.parse().map_err(|_| Refusal::invalid_version(number))?;
+            let version = number.parse().map_err(|_| SchemaRefusal::invalid_version(number))?;
             let found = entries.into_iter().find(|entry| entry.version == version);
-            found.ok_or_else(|| Refusal::from(SchemaError::VersionNotFound { subject: subject.clone(), version }))?
+            found.ok_or_else(|| {
+                SchemaRefusal::from(SchemaError::VersionNotFound { subject: subject.clone(), version })
+            })?
         }
     };
     match how {
-        Deletion::Hidden if entry.deleted => return Err(Refusal::version_deleted(&subject, entry.version)),
-        Deletion::Gone if !entry.deleted => return Err(Refusal::version_not_deleted(&subject, entry.version)),
+        Deletion::Hidden if entry.deleted => return Err(SchemaRefusal::version_deleted(&subject, entry.version)),
+        Deletion::Gone if !entry.deleted => return Err(SchemaRefusal::version_not_deleted(&subject, entry.version)),
         Deletion::Hidden | Deletion::Gone => {}
     }
     registry.is_free(&subject, &[entry]).await?;

@@ -2,13 +2,13 @@
 
 use anabranch_plugin::schema::{SchemaError, SchemaId};
 use anabranch_record::text::Str;
-use anabranch_store::{Entry, Reference};
+use anabranch_store::{Reference, SchemaEntry};
 use axum::extract::{Path, State};
 use axum::response::Response;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::refusal::Refusal;
+use super::refusal::SchemaRefusal;
 use super::{Answer, Media, Registry, Shared, plain, text_for, wanted};
 use crate::error::RegistryError;
 use crate::query::Query;
@@ -41,7 +41,7 @@ pub(super) async fn types() -> Media<[&'static str; 1]> {
     Media(["AVRO"])
 }
 
-fn id(text: &str) -> Result<SchemaId, Refusal> {
+fn id(text: &str) -> Result<SchemaId, SchemaRefusal> {
     // A text that is not a valid id belongs to no schema.
     text.parse().map_err(|_| SchemaError::SchemaNotFound(format!("id {text}").into()).into())
 }
@@ -70,7 +70,7 @@ pub(super) async fn text_by_id(
     State(registry): Shared,
     Path(text): Path<String>,
     query: Query,
-) -> Result<Response, Refusal> {
+) -> Result<Response, SchemaRefusal> {
     Ok(plain(&text_for(&registry.store.document(id(&text)?).await?, &query)))
 }
 
@@ -100,7 +100,7 @@ pub(super) async fn versions_of(State(registry): Shared, Path(text): Path<String
 }
 
 impl Registry {
-    async fn uses(&self, text: &str, query: &Query) -> Result<Vec<(Str, Entry)>, Refusal> {
+    async fn uses(&self, text: &str, query: &Query) -> Result<Vec<(Str, SchemaEntry)>, SchemaRefusal> {
         let id = id(text)?;
         self.store.document(id).await?;
         let mut uses = self.store.uses(id).await?;

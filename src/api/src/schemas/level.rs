@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::refusal::{self, Refusal};
+use super::refusal::{self, SchemaRefusal};
 use super::{Answer, Media, Shared};
 use crate::error::RegistryError;
 use crate::query::Query;
@@ -60,7 +60,7 @@ fn shown(level: Compatibility) -> Media<CompatibilityLevel> {
 
 async fn asked(store: &Store, subject: Option<&Str>, body: &Bytes) -> Answer<LevelDocument> {
     let LevelDocument { compatibility } = refusal::parse(body)?;
-    let level = parse(&compatibility).ok_or_else(|| Refusal::invalid_level(&compatibility))?;
+    let level = parse(&compatibility).ok_or_else(|| SchemaRefusal::invalid_level(&compatibility))?;
     store.set_level(subject, Some(Str::from_static(level.as_str()))).await?;
     Ok(Media(LevelDocument { compatibility: level.as_str().to_owned() }))
 }
@@ -91,7 +91,7 @@ pub(super) async fn subject_level(
     match set(&registry.store, Some(&subject)).await? {
         Some(level) => Ok(shown(level)),
         None if query.is_set("defaultToGlobal") => Ok(shown(registry.level_of_all().await?)),
-        None => Err(Refusal::no_level_of(&subject)),
+        None => Err(SchemaRefusal::no_level_of(&subject)),
     }
 }
 
@@ -148,7 +148,7 @@ pub(super) async fn delete_level(State(registry): Shared) -> Answer<DeletedLevel
 pub(super) async fn delete_subject_level(State(registry): Shared, Path(subject): Path<String>) -> Answer<DeletedLevel> {
     let _one_at_a_time = registry.changing.lock().await;
     let subject = Str::from(subject);
-    let former = set(&registry.store, Some(&subject)).await?.ok_or_else(|| Refusal::no_level_of(&subject))?;
+    let former = set(&registry.store, Some(&subject)).await?.ok_or_else(|| SchemaRefusal::no_level_of(&subject))?;
     registry.store.set_level(Some(&subject), None).await?;
     Ok(DeletedLevel::of(former))
 }

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::refusal::{self, Refusal};
+use super::refusal::{self, SchemaRefusal};
 use super::{Answer, Media};
 use crate::error::RegistryError;
 use crate::query::Query;
@@ -47,7 +47,7 @@ pub(super) async fn subject_mode(Path(subject): Path<String>, query: Query) -> A
     if query.is_set("defaultToGlobal") {
         return Ok(mode().await);
     }
-    Err(Refusal::no_mode_of(&subject))
+    Err(SchemaRefusal::no_mode_of(&subject))
 }
 
 /// Set the mode of the registry
@@ -62,7 +62,7 @@ pub(super) async fn set_mode(body: Bytes) -> Answer<Mode> {
     if mode.eq_ignore_ascii_case("READWRITE") {
         return Ok(Mode::only());
     }
-    Err(Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42204, "the mode of this registry is always READWRITE"))
+    Err(SchemaRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42204, "the mode of this registry is always READWRITE"))
 }
 
 /// Set the mode of a subject

@@ -14,28 +14,28 @@ use crate::query::InvalidParameter;
 
 /// An error response.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct SchemaRefusal {
     status: StatusCode,
     code: u16,
     message: String,
 }
 
-impl Refusal {
+impl SchemaRefusal {
     pub(super) fn new(status: StatusCode, code: u16, message: impl Into<String>) -> Self {
-        Refusal { status, code, message: message.into() }
+        SchemaRefusal { status, code, message: message.into() }
     }
 
     pub(super) fn invalid(what: impl std::fmt::Display) -> Self {
-        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42201, format!("invalid schema: {what}"))
+        SchemaRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42201, format!("invalid schema: {what}"))
     }
 
     pub(super) fn invalid_version(text: &str) -> Self {
         let what = format!("{text:?} is not a version: a version is a number from 1 to 2147483647, or \"latest\"");
-        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42202, what)
+        SchemaRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42202, what)
     }
 
     pub(super) fn failed(what: impl Into<String>) -> Self {
-        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, 50001, what)
+        SchemaRefusal::new(StatusCode::INTERNAL_SERVER_ERROR, 50001, what)
     }
 
     pub(super) fn incompatible(subject: &Str, level: Compatibility, misfits: &[String]) -> Self {
@@ -44,37 +44,37 @@ impl Refusal {
             level.as_str(),
             misfits.join("; ")
         );
-        Refusal::new(StatusCode::CONFLICT, 409, what)
+        SchemaRefusal::new(StatusCode::CONFLICT, 409, what)
     }
 
     pub(super) fn no_level_of(subject: &str) -> Self {
         let what = format!("subject {subject:?} has no compatibility level of its own");
-        Refusal::new(StatusCode::NOT_FOUND, 40408, what)
+        SchemaRefusal::new(StatusCode::NOT_FOUND, 40408, what)
     }
 
     pub(super) fn no_mode_of(subject: &str) -> Self {
-        Refusal::new(StatusCode::NOT_FOUND, 40409, format!("subject {subject:?} has no mode of its own"))
+        SchemaRefusal::new(StatusCode::NOT_FOUND, 40409, format!("subject {subject:?} has no mode of its own"))
     }
 
     pub(super) fn invalid_level(text: &str) -> Self {
         let all: Vec<&str> = Compatibility::ALL.iter().map(|level| level.as_str()).collect();
         let what = format!("{text:?} is not a compatibility level; the levels are {}", all.join(", "));
-        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42203, what)
+        SchemaRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42203, what)
     }
 
     pub(super) fn referred_to(subject: &Str, version: SchemaVersion, id: SchemaId) -> Self {
         let what = format!("the schema with id {id} refers to version {version} of subject {subject:?}");
-        Refusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42206, what)
+        SchemaRefusal::new(StatusCode::UNPROCESSABLE_ENTITY, 42206, what)
     }
 
     pub(super) fn subject_deleted(subject: &Str) -> Self {
         let what = format!("subject {subject:?} is already soft-deleted; add permanent=true to delete it permanently");
-        Refusal::new(StatusCode::NOT_FOUND, 40404, what)
+        SchemaRefusal::new(StatusCode::NOT_FOUND, 40404, what)
     }
 
     pub(super) fn subject_not_deleted(subject: &Str) -> Self {
         let what = format!("subject {subject:?} must be soft-deleted before it can be deleted permanently");
-        Refusal::new(StatusCode::NOT_FOUND, 40405, what)
+        SchemaRefusal::new(StatusCode::NOT_FOUND, 40405, what)
     }
 
     pub(super) fn version_deleted(subject: &Str, version: SchemaVersion) -> Self {
@@ -82,41 +82,41 @@ impl Refusal {
             "version {version} of subject {subject:?} is already soft-deleted; add permanent=true to delete it \
              permanently"
         );
-        Refusal::new(StatusCode::NOT_FOUND, 40406, what)
+        SchemaRefusal::new(StatusCode::NOT_FOUND, 40406, what)
     }
 
     pub(super) fn version_not_deleted(subject: &Str, version: SchemaVersion) -> Self {
         let what = format!(
             "version {version} of subject {subject:?} must be soft-deleted before it can be deleted permanently"
         );
-        Refusal::new(StatusCode::NOT_FOUND, 40407, what)
+        SchemaRefusal::new(StatusCode::NOT_FOUND, 40407, what)
     }
 }
 
-impl From<SchemaError> for Refusal {
+impl From<SchemaError> for SchemaRefusal {
     fn from(error: SchemaError) -> Self {
         match &error {
             SchemaError::SubjectNotFound(subject) => {
-                Refusal::new(StatusCode::NOT_FOUND, 40401, format!("subject {subject:?} not found"))
+                SchemaRefusal::new(StatusCode::NOT_FOUND, 40401, format!("subject {subject:?} not found"))
             }
-            SchemaError::VersionNotFound { .. } => Refusal::new(StatusCode::NOT_FOUND, 40402, error.to_string()),
-            SchemaError::SchemaNotFound(_) => Refusal::new(StatusCode::NOT_FOUND, 40403, error.to_string()),
-            SchemaError::Invalid(what) => Refusal::invalid(what),
-            SchemaError::Incompatible { .. } => Refusal::new(StatusCode::CONFLICT, 409, error.to_string()),
+            SchemaError::VersionNotFound { .. } => SchemaRefusal::new(StatusCode::NOT_FOUND, 40402, error.to_string()),
+            SchemaError::SchemaNotFound(_) => SchemaRefusal::new(StatusCode::NOT_FOUND, 40403, error.to_string()),
+            SchemaError::Invalid(what) => SchemaRefusal::invalid(what),
+            SchemaError::Incompatible { .. } => SchemaRefusal::new(StatusCode::CONFLICT, 409, error.to_string()),
             SchemaError::Denied(_) | SchemaError::Unusable(_) | SchemaError::Unavailable(_) => {
-                Refusal::failed(error.to_string())
+                SchemaRefusal::failed(error.to_string())
             }
         }
     }
 }
 
-impl From<InvalidParameter> for Refusal {
+impl From<InvalidParameter> for SchemaRefusal {
     fn from(invalid: InvalidParameter) -> Self {
-        Refusal::new(StatusCode::BAD_REQUEST, 400, invalid.to_string())
+        SchemaRefusal::new(StatusCode::BAD_REQUEST, 400, invalid.to_string())
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for SchemaRefusal {
     fn into_response(self) -> Response {
         let body = RegistryError { error_code: self.code, message: self.message };
         (self.status, Json(body)).into_response()
@@ -124,14 +124,14 @@ impl IntoResponse for Refusal {
 }
 
 /// Parses a JSON body of any content type.
-pub(super) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
+pub(super) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, SchemaRefusal> {
     serde_json::from_slice(body).map_err(|error| {
         let what = format!("the body of the request is invalid: {error}");
-        Refusal::new(StatusCode::BAD_REQUEST, 400, what)
+        SchemaRefusal::new(StatusCode::BAD_REQUEST, 400, what)
     })
 }
 
-pub(super) async fn no_such_method(method: Method, uri: Uri) -> Refusal {
+pub(super) async fn no_such_method(method: Method, uri: Uri) -> SchemaRefusal {
     let what = format!("{} does not support {method}", uri.path());
-    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, 405, what)
+    SchemaRefusal::new(StatusCode::METHOD_NOT_ALLOWED, 405, what)
 }

@@ -17,7 +17,7 @@ pub(super) struct Diff {
     pub(super) pipeline_id: String,
     #[serde(default)]
     pub(super) changes: Vec<DiffChange>,
-    /// Whether the service has to drain the pipeline to apply them.
+    /// `true` if the service has to drain the pipeline to apply them.
     #[serde(default)]
     restart: bool,
     /// Sources that read from their beginning although they seem to replace others.

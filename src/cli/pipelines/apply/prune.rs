@@ -17,7 +17,7 @@ const LOOKS: u32 = 600;
 /// A pipeline that the service has and no given file declares.
 pub(super) struct UndeclaredPipeline {
     pub(super) id: String,
-    /// Whether it runs.
+    /// `true` if it runs.
     live: bool,
     deleted: bool,
 }
@@ -29,7 +29,7 @@ pub(super) struct KeptPipeline {
 }
 
 #[derive(Deserialize)]
-struct Shown {
+struct PrunedPipeline {
     id: String,
     #[serde(default)]
     detached: bool,
@@ -44,7 +44,7 @@ struct State {
     word: String,
 }
 
-impl Shown {
+impl PrunedPipeline {
     fn is_live(&self) -> bool {
         matches!(self.state.word.as_str(), "starting" | "running" | "recovering" | "idle" | "stalled")
     }
@@ -60,9 +60,9 @@ pub(super) fn surplus(
     remote: &Remote,
     declared: &[&str],
 ) -> Result<(Vec<UndeclaredPipeline>, Vec<KeptPipeline>), Box<Report>> {
-    let all: Vec<Shown> = remote.get("/v1/pipelines")?;
+    let all: Vec<PrunedPipeline> = remote.get("/v1/pipelines")?;
     let others = all.into_iter().filter(|pipeline| !declared.contains(&pipeline.id.as_str()));
-    let (kept, surplus): (Vec<Shown>, Vec<Shown>) = others.partition(Shown::is_of_file);
+    let (kept, surplus): (Vec<PrunedPipeline>, Vec<PrunedPipeline>) = others.partition(PrunedPipeline::is_of_file);
     let surplus = surplus.into_iter().map(|it| UndeclaredPipeline { live: it.is_live(), id: it.id, deleted: false });
     Ok((surplus.collect(), kept.into_iter().map(|it| KeptPipeline { id: it.id }).collect()))
 }
@@ -98,7 +98,7 @@ impl UndeclaredPipeline {
         if self.live {
             let _: Value = remote.post(&format!("{path}/stop"), &json!({}))?;
             for _ in 0..LOOKS {
-                if !remote.get::<Shown>(&path)?.is_live() {
+                if !remote.get::<PrunedPipeline>(&path)?.is_live() {
                     break;
                 }
                 std::thread::sleep(LOOK);

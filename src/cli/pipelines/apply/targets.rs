@@ -22,7 +22,7 @@ pub(super) struct Target {
     pub(super) yaml: String,
     /// Id of the pipeline; `None` if it cannot be parsed from the text.
     id: Option<Str>,
-    /// Whether the file declares other pipelines too.
+    /// `true` if the file declares other pipelines too.
     several: bool,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Contex
                 report.suggest("write a pipeline into the file, or remove the file; nothing was applied"),
             ));
         }
-        // The service says best what is wrong with a text that is not understood.
+        // The service has the most precise errors for a text that this program cannot parse.
         let ids = if declared.is_empty() { vec![None] } else { declared };
         targets.extend(ids.into_iter().map(|id| Target {
             path: PathBuf::from(source.name.as_str()),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use anabranch_graph::plan::Doubtful;
+use anabranch_graph::plan::ProbableMistake;
 use anabranch_plugin::diagnostic::Files;
 use anabranch_process::terminal::Style;
 use anabranch_record::Record;
@@ -154,7 +154,7 @@ pub(super) fn json(trial: &Trial, files: &Files) -> Value {
 }
 
 /// Converts a probable mistake to JSON, with its place in the file.
-pub(in crate::cli::pipelines) fn doubtful(doubt: &Doubtful, files: &Files) -> Value {
+pub(in crate::cli::pipelines) fn doubtful(doubt: &ProbableMistake, files: &Files) -> Value {
     let place = files.locate(doubt.span);
     json!({
         "node": doubt.node.as_str(),

@@ -11,13 +11,13 @@ const LINES: usize = 60;
 const WIDTH: usize = 500;
 
 /// A record and the place where it was captured.
-pub(super) struct Shown<'a> {
+pub(super) struct CapturedRecord<'a> {
     pub(super) number: u64,
     pub(super) place: &'a str,
     pub(super) json: &'a str,
 }
 
-impl Shown<'_> {
+impl CapturedRecord<'_> {
     /// Returns the record as a block of text, truncated if it is too long.
     pub(super) fn text(&self, color: bool) -> String {
         let (head, body) = match Record::from_json(self.json.as_bytes()) {
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     fn block(json: &str) -> String {
-        Shown { number: 1, place: "after a", json }.text(false)
+        CapturedRecord { number: 1, place: "after a", json }.text(false)
     }
 
     fn record(after: &str) -> String {

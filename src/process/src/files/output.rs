@@ -18,10 +18,10 @@ const LARGEST: u64 = 64 << 20;
 
 /// Kinds of files that commands write, each as the commands name it in messages.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct OutputKind {
     /// With its article: `a JUnit report`.
     pub what: &'static str,
-    /// Whether a text is one that the command wrote before.
+    /// Returns `true` for a text that the command wrote before.
     pub is_ours: fn(&str) -> bool,
 }
 
@@ -36,7 +36,7 @@ pub enum Unwritable {
     Taken {
         /// The file.
         path: PathBuf,
-        /// What the command writes.
+        /// Name of the written content.
         what: &'static str,
     },
     /// The system refuses.
@@ -50,7 +50,7 @@ pub enum Unwritable {
 }
 
 impl Unwritable {
-    /// What the user can do where another name helps.
+    /// Advice for the case that another name helps.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Unwritable::Directory(_) => Some("give the path of a file in it"),
@@ -60,10 +60,10 @@ impl Unwritable {
     }
 }
 
-/// What is at a path, of what may be written there.
+/// Content of a path to which a file may be written.
 #[derive(Debug)]
 enum PathState {
-    /// Nothing: a file is made.
+    /// Nothing exists: a file is created.
     Free,
     /// A file of the same kind or without content: it is replaced.
     Replaceable,
@@ -71,20 +71,20 @@ enum PathState {
     Stream,
 }
 
-/// Whether a file of this kind may be written at a path. Reads a file that is there, up to 64 MiB.
+/// Returns `true` if a file of this kind may be written at a path. Reads a file that is there, up to 64 MiB.
 ///
 /// # Errors
 /// A directory is there, or a file that holds something else.
-pub fn check(path: &Path, kind: Kind) -> Result<(), Unwritable> {
+pub fn check(path: &Path, kind: OutputKind) -> Result<(), Unwritable> {
     state(path, kind).map(drop)
 }
 
-/// Writes a whole file or none, and syncs it. An existing file keeps its mode, and a link stays a link; devices and pipes
-/// are written to.
+/// Writes a whole file or none, and syncs it. An existing file keeps its mode, and a link stays a link; devices and
+/// pipes are written to.
 ///
 /// # Errors
-/// A directory is there, or a file that holds something else, or the system refuses. What is there is as it was.
-pub fn write(path: &Path, kind: Kind, text: &str) -> Result<(), Unwritable> {
+/// Fails if the path is a directory or a file with other content, or if the system refuses. The path stays unchanged.
+pub fn write(path: &Path, kind: OutputKind, text: &str) -> Result<(), Unwritable> {
     let written = match state(path, kind)? {
         PathState::Stream => append(path, text),
         PathState::Free => {
@@ -117,7 +117,7 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     draft.persist(&path).map(drop).map_err(|failed| failed.error)
 }
 
-fn state(path: &Path, kind: Kind) -> Result<PathState, Unwritable> {
+fn state(path: &Path, kind: OutputKind) -> Result<PathState, Unwritable> {
     // It may be a regular file, to which its other writers still write.
     if is_open_file(path) {
         return Ok(PathState::Stream);
@@ -142,12 +142,12 @@ fn state(path: &Path, kind: Kind) -> Result<PathState, Unwritable> {
     }
 }
 
-/// Whether a path names the standard output of this process.
+/// Returns `true` if a path names the standard output of this process.
 pub fn is_standard_output(path: &Path) -> bool {
     path.to_str().is_some_and(|path| STANDARD_OUTPUT.contains(&path))
 }
 
-/// Whether a path names an open file of this process.
+/// Returns `true` if a path names an open file of this process.
 fn is_open_file(path: &Path) -> bool {
     let numbered = ["/dev/fd", "/proc/self/fd"].map(Path::new);
     let standard = ["/dev/stdout", "/dev/stderr"].map(Path::new);
@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    const KIND: Kind = Kind { what: "a list", is_ours: |text| text.starts_with("list") };
+    const KIND: OutputKind = OutputKind { what: "a list", is_ours: |text| text.starts_with("list") };
 
     #[test]
     fn only_what_the_same_command_wrote_is_replaced() {

@@ -19,13 +19,13 @@ pub(super) const TELLING: [&str; 9] =
     ["pipeline", "connector", "processor", "node", "source", "destination", "step", "code", "plugin"];
 
 /// The place in the program that writes a line, and the subject of the line.
-pub(super) type Kind = (Identifier, About);
+pub(super) type LineKind = (Identifier, LineIdentity);
 
 /// The distinguishing fields of a line.
-pub(super) type About = Vec<(&'static str, String)>;
+pub(super) type LineIdentity = Vec<(&'static str, String)>;
 
 /// The lines of a kind.
-struct Lines {
+struct RepeatedLines {
     since: Instant,
     written: u64,
     left_out: u64,
@@ -35,11 +35,11 @@ struct Lines {
 
 /// The kinds of recent lines.
 #[derive(Default)]
-pub(super) struct Repeated(Mutex<HashMap<Kind, Lines>>);
+pub(super) struct Repeated(Mutex<HashMap<LineKind, RepeatedLines>>);
 
 impl Repeated {
     /// Returns `true` if a line should be written.
-    pub(super) fn admits(&self, kind: Kind, message: &str, now: Instant) -> bool {
+    pub(super) fn admits(&self, kind: LineKind, message: &str, now: Instant) -> bool {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !kinds.contains_key(&kind) && kinds.len() >= KINDS {
             kinds.retain(|_, lines| lines.left_out > 0 || now.duration_since(lines.since) < EVERY);
@@ -47,7 +47,7 @@ impl Repeated {
                 return true;
             }
         }
-        let fresh = || Lines { since: now, written: 0, left_out: 0, latest: String::new() };
+        let fresh = || RepeatedLines { since: now, written: 0, left_out: 0, latest: String::new() };
         let lines = kinds.entry(kind).or_insert_with(fresh);
         if lines.left_out == 0 && now.duration_since(lines.since) >= EVERY {
             *lines = fresh();
@@ -63,10 +63,10 @@ impl Repeated {
 
     /// Returns the number of suppressed lines per kind, with its fields and the latest line: of the kinds that are due,
     /// or of all. Lines of these kinds are written again after this.
-    pub(super) fn counts(&self, all: bool, now: Instant) -> Vec<(u64, About, String)> {
+    pub(super) fn counts(&self, all: bool, now: Instant) -> Vec<(u64, LineIdentity, String)> {
         let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = |lines: &Lines| lines.left_out > 0 && (all || now.duration_since(lines.since) >= EVERY);
-        let mut counts: Vec<(u64, About, String)> = kinds
+        let due = |lines: &RepeatedLines| lines.left_out > 0 && (all || now.duration_since(lines.since) >= EVERY);
+        let mut counts: Vec<(u64, LineIdentity, String)> = kinds
             .iter_mut()
             .filter(|(_, lines)| due(lines))
             .map(|((_, about), lines)| {

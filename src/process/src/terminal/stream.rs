@@ -52,7 +52,7 @@ pub fn print(stream: Stream, text: &str) -> io::Result<()> {
 /// Prints JSON for programs. On a terminal, unsafe characters are escaped as JSON escapes.
 ///
 /// # Errors
-/// As [`print`].
+/// Like [`print`].
 pub fn print_json(stream: Stream, json: &str) -> io::Result<()> {
     let json = if is_terminal(stream) { json_text(json) } else { Cow::Borrowed(json) };
     stream.write(json.as_bytes())

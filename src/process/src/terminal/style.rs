@@ -104,7 +104,7 @@ mod tests {
             rendered(&adopt("\x1b[1;31mx\x1b[0m\x1b[2J\x1b]0;t\x07")),
             "\x1b[1;31mx\x1b[0m\\u{1b}[2J\\u{1b}]0;t\\u{7}"
         );
-        // A mark with another number is none.
+        // A mark with another number is not valid.
         let foreign = format!("{OPEN}000000000000000031{CLOSE}x{OPEN}");
         assert!(!rendered(&foreign).contains('\x1b'), "{}", rendered(&foreign));
     }

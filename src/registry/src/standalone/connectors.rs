@@ -26,7 +26,7 @@ pub(super) fn add(registry: &mut Registry, settings: &Settings) {
         .map(|specification| specification.name.to_string())
         .collect();
     registry.set_standalone_connectors(move || {
-        let grpc::Found { connectors, refused } = grpc::load(&found);
+        let grpc::Discovered { connectors, refused } = grpc::load(&found);
         #[cfg(feature = "avro")]
         let connectors: Vec<_> = connectors.into_iter().map(encoded).collect();
         let warn = |text: String| {

@@ -24,8 +24,8 @@ fn control() -> Control {
     control
 }
 
-fn put(control: &Control) -> Arc<Entry> {
-    control.put(&"p".into(), Plan::Incomplete("a source".into()), Status::Stopped { reason: StopReason::User })
+fn put(control: &Control) -> Arc<PipelineEntry> {
+    control.put(&"p".into(), NextStart::Incomplete("a source".into()), Status::Stopped { reason: StopReason::User })
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ pub const BUDGET: Budget = Budget { bytes: 16 << 20, steps: 100_000_000, time: D
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooCostly;
 
-/// Why a condition cannot be used.
+/// Reason why a condition cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConditionError {
     /// Compiling the condition panicked, or the process ended.

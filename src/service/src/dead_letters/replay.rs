@@ -10,19 +10,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anabranch_graph::exec::{self, Ending, RunOptions, Services};
-use anabranch_graph::plan::replay::{Entry, NoEntry, replay as plan};
+use anabranch_graph::plan::replay::{NoEntry, ReplayEntry, replay as plan};
 use anabranch_plugin::host::{Host, LogSink, Network};
 use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
 use anabranch_plugin::state::{Epoch, Receipt, StateStore, StoreError};
-use anabranch_plugin::trace::{Past, SpanContext, Tracing};
+use anabranch_plugin::trace::{EarlierTraces, SpanContext, Tracing};
 use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
 use anabranch_record::{Position, Record};
-use anabranch_store::letters::{Settled, StoredLetter, key};
+use anabranch_store::letters::{ReplayedLetter, StoredLetter, key};
 use anabranch_store::{Store, form};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -40,8 +40,8 @@ const TOLD: usize = 100;
 /// How long records in flight may take to drain after the time is up.
 const DRAIN: Duration = Duration::from_secs(4);
 
-/// Where replayed records enter: `step`, `start`, or the id of a processor or destination. `step:ID` names a node even
-/// if its id is one of these words.
+/// The node where replayed records enter: `step`, `start`, or the id of a processor or destination. `step:ID` names a
+/// node even if its id is one of these words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum ReplayFrom {
@@ -79,7 +79,7 @@ impl From<ReplayFrom> for String {
 pub struct Request {
     /// The dead letters with these numbers; `None` = all current dead letters.
     pub numbers: Option<Vec<u64>>,
-    /// Where their records enter.
+    /// Node where their records enter.
     pub from: ReplayFrom,
     /// The record that replaces the one in the dead letter. Requires exactly one number.
     pub record: Option<Record>,
@@ -91,16 +91,16 @@ pub struct Request {
 pub struct ReplayOutcome {
     /// Dead letters whose records were processed completely.
     pub replayed: u64,
-    /// Those of them without a new failure: they were removed from the queue.
+    /// Number of records without a new failure, which were removed from the queue.
     pub delivered: u64,
-    /// Those of them with a new failure: the failed copies are in the queue.
+    /// Number of records with a new failure, whose failed copies are in the queue.
     pub failed_again: u64,
     /// The first hundred failures: records that failed again or could not be tried.
     pub failures: Vec<Failure>,
     /// Numbers of requested dead letters that were not completed: the time was up, or the run failed. They are
     /// unchanged in the queue.
     pub remaining: Vec<u64>,
-    /// Why the replay ended early, unless the time was up.
+    /// Reason why the replay ended early, unless the time was up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }
@@ -118,7 +118,7 @@ pub struct Failure {
     pub error: view::LetterError,
 }
 
-/// Why nothing was replayed.
+/// Reason why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The dead letter does not exist.
@@ -208,8 +208,8 @@ pub async fn replay(
     let mut halted = false;
     let mut groups = groups.into_iter();
     for ((entry, connector), numbers) in groups.by_ref() {
-        let queue = Arc::new(Queue::new(&tools.store, id, &numbers, request.record.clone()));
-        let source: Arc<dyn Source> = Arc::new(Letters(queue.clone()));
+        let queue = Arc::new(ReplayRun::new(&tools.store, id, &numbers, request.record.clone()));
+        let source: Arc<dyn Source> = Arc::new(ReplayedLetters(queue.clone()));
         let stages = match plan(&pipeline.compiled, &entry, &connector, source) {
             Ok(stages) => stages,
             Err(error) if chosen && outcome == ReplayOutcome::default() => return Err(ReplayError::NotThere(error)),
@@ -228,7 +228,7 @@ pub async fn replay(
             store: queue.clone(),
             letters: Some(queue.clone()),
             log: tools.log.clone(),
-            memo: Arc::new(tools.store.clone()),
+            result_cache: Arc::new(tools.store.clone()),
             active: Arc::new(tools.store.clone()),
             schemas: tools.schemas.clone(),
             network: Network::Open,
@@ -271,19 +271,19 @@ pub async fn replay(
     }
 }
 
-/// Where dead letters enter, and the source that they were read from.
-type Group = (Entry, Str);
+/// The node where dead letters enter, and the source that they were read from.
+type ReplayGroup = (ReplayEntry, Str);
 
 /// Groups the dead letters by where they enter. Groups are in the order of their first dead letters, and dead letters
 /// within a group from old to new.
-async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Group, Vec<u64>)>, ReplayError> {
+async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(ReplayGroup, Vec<u64>)>, ReplayError> {
     let mut numbers = match &request.numbers {
         Some(numbers) => numbers.clone(),
         None => view::numbers(&tools.store, id).await?,
     };
     numbers.sort_unstable();
     numbers.dedup();
-    let mut groups: Vec<(Group, Vec<u64>)> = Vec::new();
+    let mut groups: Vec<(ReplayGroup, Vec<u64>)> = Vec::new();
     let mut left = &numbers[..];
     while let Some(first) = left.first() {
         let wanted = &left[..left.len().min(PAGE)];
@@ -307,9 +307,9 @@ async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Grou
             let letter = form::decode(&stored.content)?;
             let entry = match request.from {
                 // A dead letter without a known node enters at the start.
-                ReplayFrom::At(ref id) => Entry::Step(id.clone()),
-                ReplayFrom::Step if !letter.node.is_empty() => Entry::Step(letter.node),
-                ReplayFrom::Step | ReplayFrom::Start => Entry::Start,
+                ReplayFrom::At(ref id) => ReplayEntry::Step(id.clone()),
+                ReplayFrom::Step if !letter.node.is_empty() => ReplayEntry::Step(letter.node),
+                ReplayFrom::Step | ReplayFrom::Start => ReplayEntry::Start,
             };
             let group = (entry, letter.lane.connector);
             match groups.iter_mut().find(|(known, _)| *known == group) {
@@ -331,7 +331,7 @@ impl ReplayOutcome {
 }
 
 /// The dead letters of a run: its input, and the state store that it commits to.
-struct Queue {
+struct ReplayRun {
     store: Store,
     pipeline: Str,
     /// Replaces the record of the only dead letter.
@@ -384,10 +384,10 @@ impl OriginalLetter {
     }
 }
 
-impl Queue {
+impl ReplayRun {
     fn new(store: &Store, pipeline: &Str, numbers: &[u64], record: Option<Record>) -> Self {
         let state = State { waiting: numbers.iter().copied().collect(), ..State::default() };
-        Queue { store: store.clone(), pipeline: pipeline.clone(), record, state: Mutex::new(state) }
+        ReplayRun { store: store.clone(), pipeline: pipeline.clone(), record, state: Mutex::new(state) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -407,7 +407,7 @@ impl Queue {
 }
 
 #[async_trait]
-impl StateStore for Queue {
+impl StateStore for ReplayRun {
     async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
         Ok(Epoch { pipeline: pipeline.clone(), number: 1 })
     }
@@ -433,7 +433,7 @@ impl StateStore for Queue {
         let mut settled = Vec::with_capacity(rows.len());
         for (original, copies) in &rows {
             let copies = copies.iter().enumerate().map(|(index, copy)| original.again(index, copy));
-            settled.push(Settled { number: original.number, copies: copies.collect::<Result<_, _>>()? });
+            settled.push(ReplayedLetter { number: original.number, copies: copies.collect::<Result<_, _>>()? });
         }
         self.store.settle_letters(&self.pipeline, settled).await?;
         let mut state = self.state();
@@ -452,7 +452,7 @@ impl StateStore for Queue {
 }
 
 #[async_trait]
-impl LetterStore for Queue {
+impl LetterStore for ReplayRun {
     /// Collects the copies. Until the row is settled, the original dead letter preserves the record.
     async fn keep_letters(&self, _: &Str, letters: Vec<Letter>, _: &LetterBounds) -> Result<KeptLetters, StoreError> {
         let kept = letters.len();
@@ -464,17 +464,17 @@ impl LetterStore for Queue {
     }
 }
 
-impl Past for Queue {
+impl EarlierTraces for ReplayRun {
     fn failed_in(&self, row: u64) -> Option<SpanContext> {
         self.state().read.get(usize::try_from(row).ok()?)?.trace
     }
 }
 
 /// The dead letters as a source.
-struct Letters(Arc<Queue>);
+struct ReplayedLetters(Arc<ReplayRun>);
 
 #[async_trait]
-impl Source for Letters {
+impl Source for ReplayedLetters {
     fn catches_up(&self) -> bool {
         true
     }
@@ -484,7 +484,7 @@ impl Source for Letters {
     }
 }
 
-struct LetterReader(Arc<Queue>);
+struct LetterReader(Arc<ReplayRun>);
 
 #[async_trait]
 impl Reader for LetterReader {

@@ -45,7 +45,7 @@ pub struct LetterView {
     /// Partition of its source; empty if there is only one.
     #[schema(value_type = String)]
     pub partition: Str,
-    /// Why it failed.
+    /// Reason why it failed.
     pub error: LetterError,
     /// Number of failures.
     pub attempts: u32,
@@ -58,7 +58,7 @@ pub struct LetterView {
     pub record: serde_json::Value,
 }
 
-/// Why a record failed.
+/// Reason why a record failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LetterError {
     /// Stable code.
@@ -84,7 +84,7 @@ pub struct LetterPage {
     pub oldest: Option<String>,
     /// Dead letters of the search for which the condition failed; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unjudged: Option<Unjudged>,
+    pub unjudged: Option<UncheckedLetters>,
     /// Nodes where dead letters failed. Only on the first page of a search for a node where no dead letter failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
@@ -93,14 +93,14 @@ pub struct LetterPage {
 
 /// Dead letters for which a condition failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Unjudged {
+pub struct UncheckedLetters {
     /// Number of dead letters.
     pub count: u64,
     /// The error of the condition on the newest of them.
     pub error: LetterError,
 }
 
-/// Why dead letters cannot be listed.
+/// Reason why dead letters cannot be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// The store cannot be read.
@@ -202,7 +202,7 @@ pub async fn page(
         goes_on = more?;
     }
     let Search { letters, passed: NonMatches { nodes, is_of_node, unjudged, fault }, .. } = search;
-    let unjudged = fault.map(|fault| Unjudged {
+    let unjudged = fault.map(|fault| UncheckedLetters {
         count: unjudged,
         error: LetterError { code: Str::from_static(fault.code().name()), message: fault.message().into() },
     });

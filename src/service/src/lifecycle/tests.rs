@@ -12,7 +12,7 @@ struct Fixture {
     upstream: Arc<Upstream>,
     shelf: Arc<Downstream>,
     store: Store,
-    orders: watch::Sender<Order>,
+    orders: watch::Sender<LifecycleCommand>,
     recovery: RecoveryPolicy,
 }
 
@@ -48,7 +48,7 @@ impl Fixture {
             upstream: Arc::new(Upstream::new(&journal, 10, at_end)),
             shelf: Arc::new(shelf(Downstream::new("out", &journal))),
             store,
-            orders: watch::channel(Order::Run).0,
+            orders: watch::channel(LifecycleCommand::Run).0,
             recovery: RecoveryPolicy {
                 min_delay: Duration::from_millis(1),
                 max_delay: Duration::from_millis(5),
@@ -58,13 +58,13 @@ impl Fixture {
     }
 
     /// A store that another service may take; gives what tells of that.
-    fn take_away(&mut self) -> watch::Sender<Holding> {
-        let (tell, holding) = watch::channel(Holding::Held);
+    fn take_away(&mut self) -> watch::Sender<StoreOwnership> {
+        let (tell, holding) = watch::channel(StoreOwnership::Held);
         self.store = self.store.clone().held_by(holding);
         tell
     }
 
-    fn life(&self) -> (Life, watch::Receiver<LifecycleState>) {
+    fn life(&self) -> (PipelineLifecycle, watch::Receiver<LifecycleState>) {
         let letters = Arc::new(Downstream::new("letters", &Journal::default()));
         let mut pipeline = Pipeline::new(&letters, 1, 0);
         let source = pipeline.read("in", &self.upstream);
@@ -72,7 +72,7 @@ impl Fixture {
         let file = tempfile::tempfile().unwrap();
         let settings = LogSettings { level: anabranch_plugin::host::LogLevel::Error, format: LogFormat::Cli };
         let (seen, watching) = watch::channel(LifecycleState::new(Status::Stopped { reason: StopReason::System }));
-        let life = Life {
+        let life = PipelineLifecycle {
             id: "p".into(),
             plan: pipeline.plan(),
             options: RunOptions::default(),
@@ -95,8 +95,8 @@ impl Fixture {
     }
 }
 
-fn stop(milliseconds: u64) -> Order {
-    Order::Stop { budget: Some(Duration::from_millis(milliseconds)), by: StopReason::System }
+fn stop(milliseconds: u64) -> LifecycleCommand {
+    LifecycleCommand::Stop { budget: Some(Duration::from_millis(milliseconds)), by: StopReason::System }
 }
 
 fn broken_line() -> Fault {
@@ -106,7 +106,7 @@ fn broken_line() -> Fault {
 #[tokio::test]
 async fn a_pipeline_whose_source_ends_is_finished() {
     let fixture = Fixture::new(AtEnd::End, |shelf| shelf).await;
-    assert_eq!(fixture.life().0.live().await, PipelineOutcome::Finished);
+    assert_eq!(fixture.life().0.supervise().await, PipelineOutcome::Finished);
     assert_eq!(fixture.stored().await, Status::Finished);
     assert_eq!(fixture.shelf.rows(), (0..10).collect::<Vec<_>>());
 }
@@ -127,7 +127,7 @@ async fn a_transient_fault_is_recovered_from() {
         }
         states
     };
-    let (outcome, states) = tokio::join!(life.live(), states);
+    let (outcome, states) = tokio::join!(life.supervise(), states);
     assert_eq!(outcome, PipelineOutcome::Finished);
     assert_eq!(states, ["starting", "recovering", "starting", "finished"]);
     assert_eq!(fixture.shelf.rows(), (0..10).collect::<Vec<_>>());
@@ -137,11 +137,11 @@ async fn a_transient_fault_is_recovered_from() {
 async fn a_fatal_fault_degrades_at_once() {
     let fixture = Fixture::new(AtEnd::End, |shelf| shelf).await;
     fixture.upstream.fail_read(Fault::fatal(anabranch_plugin::testing::codes::GONE, "the table was dropped"));
-    let PipelineOutcome::Degraded { error } = fixture.life().0.live().await else { panic!("not degraded") };
+    let PipelineOutcome::Degraded { error } = fixture.life().0.supervise().await else { panic!("not degraded") };
     assert!(error.contains("the table was dropped"), "{error}");
     assert_eq!(fixture.stored().await, Status::Degraded { error });
     // Started by hand it runs again.
-    assert_eq!(fixture.life().0.live().await, PipelineOutcome::Finished);
+    assert_eq!(fixture.life().0.supervise().await, PipelineOutcome::Finished);
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,7 +154,7 @@ async fn a_refused_login_is_tried_again_for_a_while() {
     // The password is replaced meanwhile.
     (0..3).for_each(|_| fixture.upstream.fail_open(refused()));
     let (life, seen) = fixture.life();
-    assert_eq!(life.live().await, PipelineOutcome::Finished);
+    assert_eq!(life.supervise().await, PipelineOutcome::Finished);
     let failed = seen.borrow().failed.clone().expect("what it failed of stays known while it runs again");
     assert!(failed.error.contains("password") && failed.attempts == 3, "{failed:?}");
 
@@ -162,7 +162,7 @@ async fn a_refused_login_is_tried_again_for_a_while() {
     (0..1000).for_each(|_| fixture.upstream.fail_open(refused()));
     let begun = Instant::now();
     let (life, seen) = fixture.life();
-    let PipelineOutcome::Degraded { error } = life.live().await else { panic!("not degraded") };
+    let PipelineOutcome::Degraded { error } = life.supervise().await else { panic!("not degraded") };
     assert!(error.contains("password"), "{error}");
     assert!((60..70).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
     assert!(seen.borrow().run > 5, "it was tried again and again");
@@ -172,7 +172,7 @@ async fn a_refused_login_is_tried_again_for_a_while() {
     fixture.upstream.fail_open(refused());
     let (mut life, seen) = fixture.life();
     life.options.once = true;
-    assert!(matches!(life.live().await, PipelineOutcome::Degraded { .. }));
+    assert!(matches!(life.supervise().await, PipelineOutcome::Degraded { .. }));
     assert_eq!(seen.borrow().run, 1);
 }
 
@@ -181,7 +181,7 @@ async fn attempts_to_recover_run_out() {
     let mut fixture = Fixture::new(AtEnd::End, |shelf| shelf).await;
     fixture.recovery.max_retries = Some(0);
     fixture.upstream.fail_read(broken_line());
-    let PipelineOutcome::Degraded { error } = fixture.life().0.live().await else { panic!("not degraded") };
+    let PipelineOutcome::Degraded { error } = fixture.life().0.supervise().await else { panic!("not degraded") };
     assert!(error.contains("the line broke"), "{error}");
 }
 
@@ -196,7 +196,7 @@ async fn a_stop_ends_the_wait_for_recovery() {
         seen.wait_for(|seen| matches!(seen.status, Status::Recovering { .. })).await.unwrap();
         fixture.orders.send_replace(stop(5000));
     };
-    let (outcome, ()) = tokio::join!(life.live(), stop);
+    let (outcome, ()) = tokio::join!(life.supervise(), stop);
     assert_eq!(outcome, PipelineOutcome::Stopped);
     assert_eq!(fixture.stored().await, Status::Stopped { reason: StopReason::System });
 }
@@ -216,7 +216,7 @@ async fn the_duration_includes_the_wait_for_recovery() {
         assert!(seen.borrow().whole_account().took >= waited);
         fixture.orders.send_replace(stop(5000));
     };
-    tokio::join!(life.live(), stop);
+    tokio::join!(life.supervise(), stop);
     let took = || seen.borrow().whole_account().took;
     let ended = took();
     assert!(ended >= waited, "{ended:?}");
@@ -234,9 +234,9 @@ async fn a_stop_during_the_wait_for_recovery_says_that_something_is_left() {
         let (life, mut seen) = fixture.life();
         let stop = async {
             seen.wait_for(|seen| matches!(seen.status, Status::Recovering { .. })).await.unwrap();
-            fixture.orders.send_replace(Order::Stop { budget: None, by });
+            fixture.orders.send_replace(LifecycleCommand::Stop { budget: None, by });
         };
-        let (outcome, ()) = tokio::join!(life.live(), stop);
+        let (outcome, ()) = tokio::join!(life.supervise(), stop);
         assert_eq!(fixture.upstream.kept(), 10, "nothing is acknowledged");
         match by {
             // Who asked for it knows.
@@ -270,7 +270,7 @@ async fn a_stop_before_the_next_attempt_is_open_says_that_something_is_left() {
         }
         fixture.orders.send_replace(stop(20_000));
     };
-    let (outcome, ()) = tokio::join!(life.live(), stop);
+    let (outcome, ()) = tokio::join!(life.supervise(), stop);
     assert_eq!(outcome, PipelineOutcome::NotDrained { left: vec![] });
 }
 
@@ -285,7 +285,7 @@ async fn a_stop_drains_what_was_read() {
         }
         fixture.orders.send_replace(stop(20_000));
     };
-    let (outcome, ()) = tokio::join!(life.live(), stop);
+    let (outcome, ()) = tokio::join!(life.supervise(), stop);
     assert_eq!(outcome, PipelineOutcome::Stopped);
     assert_eq!(fixture.shelf.rows(), (0..10).collect::<Vec<_>>());
     assert_eq!(fixture.upstream.kept(), 0, "all rows are acknowledged");
@@ -304,7 +304,7 @@ async fn what_does_not_drain_is_named() {
         }
         fixture.orders.send_replace(stop(50));
     };
-    let (outcome, ()) = tokio::join!(life.live(), stop);
+    let (outcome, ()) = tokio::join!(life.supervise(), stop);
     let PipelineOutcome::NotDrained { left } = outcome else { panic!("{outcome:?}") };
     assert!(left.iter().any(|id| *id == "out"), "{left:?}");
     assert_eq!(fixture.upstream.kept(), 10, "nothing is acknowledged");
@@ -329,17 +329,17 @@ async fn an_idle_pipeline_stops_while_the_store_is_not_its_own_and_goes_on_after
     let script = async {
         until("running").await;
         delivered().await;
-        holding.send_replace(Holding::Paused("the session is lost".to_owned()));
+        holding.send_replace(StoreOwnership::Paused("the session is lost".to_owned()));
         let lost = until("recovering").await;
         assert_eq!(lost.status.error(), Some("the session is lost"));
-        holding.send_replace(Holding::Held);
+        holding.send_replace(StoreOwnership::Held);
         until("running").await;
         // For good: it waits for the end of the service.
-        holding.send_replace(Holding::Taken("another one has it".to_owned()));
+        holding.send_replace(StoreOwnership::Taken("another one has it".to_owned()));
         until("recovering").await;
         fixture.orders.send_replace(stop(1000));
     };
-    let (outcome, ()) = tokio::join!(life.live(), script);
+    let (outcome, ()) = tokio::join!(life.supervise(), script);
     // The runs ended at any moment: rows may be left, and then it is said.
     assert!(matches!(outcome, PipelineOutcome::Stopped | PipelineOutcome::NotDrained { .. }), "{outcome:?}");
 }
@@ -351,8 +351,8 @@ async fn a_pipeline_whose_store_is_gone_is_degraded_and_says_so() {
     let (life, mut seen) = fixture.life();
     let script = async {
         seen.wait_for(|seen| seen.status.word() == "running").await.unwrap();
-        holding.send_replace(Holding::Gone("the file is gone".to_owned()));
+        holding.send_replace(StoreOwnership::Gone("the file is gone".to_owned()));
     };
-    let (outcome, ()) = tokio::join!(life.live(), script);
+    let (outcome, ()) = tokio::join!(life.supervise(), script);
     assert_eq!(outcome, PipelineOutcome::Degraded { error: "the file is gone".to_owned() });
 }

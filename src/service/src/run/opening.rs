@@ -4,7 +4,7 @@ use std::future::pending;
 use std::time::{Duration, Instant};
 
 use anabranch_plugin::backoff::Backoff;
-use anabranch_store::{Holding, OpenError, Store};
+use anabranch_store::{OpenError, Store, StoreOwnership};
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
@@ -87,8 +87,8 @@ impl Service {
 }
 
 /// Waits until this service has lost its store permanently. Returns the reason.
-pub(super) async fn store_taken(holding: &mut watch::Receiver<Holding>) -> String {
-    let taken = holding.wait_for(|holding| matches!(holding, Holding::Taken(_))).await;
+pub(super) async fn store_taken(holding: &mut watch::Receiver<StoreOwnership>) -> String {
+    let taken = holding.wait_for(|holding| matches!(holding, StoreOwnership::Taken(_))).await;
     match taken.ok().and_then(|taken| taken.refusal().map(str::to_owned)) {
         Some(why) => why,
         None => pending().await,

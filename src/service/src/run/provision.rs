@@ -11,7 +11,7 @@ use crate::control::Control;
 use crate::document::Read;
 use crate::error::ServiceError;
 use crate::pipeline::Pipeline;
-use crate::pipeline_table::{Entry, Plan};
+use crate::pipeline_table::{NextStart, PipelineEntry};
 use crate::pipelines::Pipelines;
 use crate::{outputs, renames};
 
@@ -23,9 +23,9 @@ impl Service {
     }
 
     /// Has the pipelines again that were made through the API; those that nobody stopped are to be started.
-    pub(super) fn take_back(&self, made: Vec<(StoredPipeline, Read)>, control: &Control) -> Vec<Arc<Entry>> {
+    pub(super) fn take_back(&self, made: Vec<(StoredPipeline, Read)>, control: &Control) -> Vec<Arc<PipelineEntry>> {
         let mut starting = Vec::new();
-        let mut made: Vec<(StoredPipeline, Plan)> =
+        let mut made: Vec<(StoredPipeline, NextStart)> =
             made.into_iter().map(|(pipeline, read)| (pipeline, read.into_plan())).collect();
         set_apart(control, made.iter_mut().map(|(pipeline, plan)| (&pipeline.id, plan)));
         for (pipeline, plan) in made {
@@ -79,22 +79,22 @@ impl Service {
 
     /// Has the pipelines of files, and remembers what is wrong with those that are not good; those that their files want
     /// started are to be started.
-    pub(super) fn take_in(&self, pipelines: Pipelines, control: &Control) -> Vec<Arc<Entry>> {
+    pub(super) fn take_in(&self, pipelines: Pipelines, control: &Control) -> Vec<Arc<PipelineEntry>> {
         let mut starting = Vec::new();
         for invalid in &pipelines.invalid {
             let Some(id) = &invalid.id else { continue };
             tracing::error!(pipeline = %id, "invalid: the pipeline is not started");
-            control.put(id, Plan::Invalid(pipelines.first_error(invalid)), Status::Invalid);
+            control.put(id, NextStart::Invalid(pipelines.first_error(invalid)), Status::Invalid);
         }
         let planned = |pipeline: Pipeline| {
             let wanted = pipeline.config.status == DesiredStatus::Running;
-            (pipeline.config.id.value.clone(), wanted, Plan::Good(Arc::new(pipeline)))
+            (pipeline.config.id.value.clone(), wanted, NextStart::Good(Arc::new(pipeline)))
         };
-        let mut good: Vec<(Str, bool, Plan)> = pipelines.good.into_iter().map(planned).collect();
+        let mut good: Vec<(Str, bool, NextStart)> = pipelines.good.into_iter().map(planned).collect();
         set_apart(control, good.iter_mut().map(|(id, _, plan)| (&*id, plan)));
         for (id, wanted, plan) in good {
             let reason = if wanted { StopReason::System } else { StopReason::User };
-            let is_good = matches!(plan, Plan::Good(_));
+            let is_good = matches!(plan, NextStart::Good(_));
             let entry = control.put(&id, plan, Status::Stopped { reason });
             if !is_good {
                 continue;
@@ -111,17 +111,17 @@ impl Service {
 
 /// Marks plans as invalid that form a cycle with each other or with the running pipelines. Pipelines of files were
 /// compared with each other before; pipelines of the API and pipelines that load later were not.
-fn set_apart<'p>(control: &Control, plans: impl Iterator<Item = (&'p Str, &'p mut Plan)>) {
+fn set_apart<'p>(control: &Control, plans: impl Iterator<Item = (&'p Str, &'p mut NextStart)>) {
     let good = plans.filter_map(|(id, plan)| match &*plan {
-        Plan::Good(pipeline) => Some((id, pipeline.clone(), plan)),
-        Plan::Invalid(_) | Plan::Incomplete(_) | Plan::Loading => None,
+        NextStart::Good(pipeline) => Some((id, pipeline.clone(), plan)),
+        NextStart::Invalid(_) | NextStart::Incomplete(_) | NextStart::Loading => None,
     });
     let good: Vec<_> = good.collect();
     let joining: Vec<_> = good.iter().map(|(_, pipeline, _)| pipeline.clone()).collect();
     for ((id, _, plan), finding) in good.into_iter().zip(outputs::closing(&control.good(), &joining)) {
         if let Some(finding) = finding {
             tracing::error!(pipeline = %id, "invalid: the pipeline is not started: {}", finding.message);
-            *plan = Plan::Invalid(finding.message.into());
+            *plan = NextStart::Invalid(finding.message.into());
         }
     }
 }

@@ -19,7 +19,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use tokio::task::spawn_blocking;
 
-use super::Refusal;
+use super::SpansRejected;
 
 /// Time limit of a connection.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -102,13 +102,13 @@ impl Collector {
     ///
     /// # Errors
     /// The collector accepted nothing.
-    pub(super) async fn post(&self, body: Bytes) -> Result<Option<Refusal>, Refusal> {
+    pub(super) async fn post(&self, body: Bytes) -> Result<Option<SpansRejected>, SpansRejected> {
         let request = self.client.post(&self.url).headers(self.headers().await).body(body);
         let answer = match request.send().await {
             Ok(answer) => answer,
             Err(error) => {
                 let what = said(&error.without_url());
-                return Err(Refusal { what, spans: None, is_passing: true, wait: None });
+                return Err(SpansRejected { what, spans: None, is_passing: true, wait: None });
             }
         };
         let status = answer.status();
@@ -118,7 +118,7 @@ impl Collector {
         // Success counts even if the response cannot be decoded.
         let answer = ExportTraceServiceResponse::decode(beginning(answer).await).unwrap_or_default();
         let partial = answer.partial_success.filter(|partial| partial.rejected_spans > 0);
-        Ok(partial.map(|partial| Refusal {
+        Ok(partial.map(|partial| SpansRejected {
             what: format!("the collector did not accept all spans: {}", partial.error_message),
             spans: Some(partial.rejected_spans.unsigned_abs()),
             is_passing: false,
@@ -140,7 +140,7 @@ fn header_map(given: &[(String, Str)]) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-fn refused(status: StatusCode, headers: &HeaderMap) -> Refusal {
+fn refused(status: StatusCode, headers: &HeaderMap) -> SpansRejected {
     let advice = match status.as_u16() {
         401 | 403 => "; check the credentials in traces.headers",
         404 => "; check traces.endpoint",
@@ -148,7 +148,7 @@ fn refused(status: StatusCode, headers: &HeaderMap) -> Refusal {
         _ => "",
     };
     let seconds = headers.get(header::RETRY_AFTER).and_then(|wait| wait.to_str().ok()?.trim().parse().ok());
-    Refusal {
+    SpansRejected {
         what: format!("the collector responded with {status}{advice}"),
         spans: None,
         is_passing: matches!(status.as_u16(), 429 | 502..=504),

@@ -6,7 +6,7 @@ use anabranch_plugin::trace::Span;
 use anabranch_settings::TraceSettings;
 use bytes::Bytes;
 
-use super::Refusal;
+use super::SpansRejected;
 
 /// A type without values.
 pub(super) struct Collector(Infallible);
@@ -20,7 +20,7 @@ impl Collector {
         match self.0 {}
     }
 
-    pub(super) async fn post(&self, _: Bytes) -> Result<Option<Refusal>, Refusal> {
+    pub(super) async fn post(&self, _: Bytes) -> Result<Option<SpansRejected>, SpansRejected> {
         match self.0 {}
     }
 }

@@ -6,7 +6,7 @@ use http::Uri;
 
 use super::{Checking, Layers};
 use crate::codes;
-use crate::declaration::Key;
+use crate::declaration::SettingKey;
 use crate::resolved::Source;
 use crate::traces::TraceSettings;
 use crate::traces::{headers, pairs, parse_share};
@@ -22,7 +22,7 @@ const LEFT_OUT: &str = "this program was built without support for it (feature `
 
 impl Layers<'_> {
     /// Returns the reason why a standard variable cannot be used, or is not meant for this program.
-    pub(super) fn unfit(&self, key: &Key, variable: &str, value: &str) -> Option<String> {
+    pub(super) fn unfit(&self, key: &SettingKey, variable: &str, value: &str) -> Option<String> {
         let said = |name: &str| Some(self.in_environment(name)?.to_str()?.trim().to_ascii_lowercase());
         match key.name {
             "traces.endpoint" if !cfg!(feature = "traces") => Some(LEFT_OUT.to_owned()),

@@ -9,10 +9,11 @@ use redb::{
 };
 
 use crate::letters::{
-    ANSWER_BYTES, Answer, Change, Changed, LetterTotals, Question, StoredLetter, Which, refused, weight,
+    ANSWER_BYTES, LetterAnswer, LetterChange, LetterChangeResult, LetterQuery, LetterSelection, LetterTotals,
+    StoredLetter, refused, weight,
 };
 use crate::request::unavailable;
-use crate::tables::Failed;
+use crate::tables::WriteFailure;
 
 /// (Pipeline, number) -> dead letter.
 const LETTERS: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("letters");
@@ -24,11 +25,15 @@ const AGES: TableDefinition<'_, (&str, u64, u64), ()> = TableDefinition::new("le
 const TOTALS: TableDefinition<'_, &str, (u64, u64, u64, u64)> = TableDefinition::new("letter_totals");
 
 /// Changes the dead letters of a pipeline. O(dead letters concerned × log all).
-pub(super) fn change(transaction: &WriteTransaction, pipeline: &str, change: Change) -> Result<Changed, Failed> {
+pub(super) fn change(
+    transaction: &WriteTransaction,
+    pipeline: &str,
+    change: LetterChange,
+) -> Result<LetterChangeResult, WriteFailure> {
     let mut tables = LetterTables::open(transaction, pipeline)?;
-    let mut changed = Changed::default();
+    let mut changed = LetterChangeResult::default();
     match change {
-        Change::Keep { letters, bounds, oldest } => {
+        LetterChange::Keep { letters, bounds, oldest } => {
             changed.removed = tables.remove_before(oldest)?;
             for letter in letters {
                 if tables.names.get((pipeline, &letter.key[..]))?.is_none() {
@@ -50,7 +55,7 @@ pub(super) fn change(transaction: &WriteTransaction, pipeline: &str, change: Cha
             }
             tables.evicted += changed.removed;
         }
-        Change::Settle(settled) => {
+        LetterChange::Settle(settled) => {
             for one in settled {
                 let mut copies = one.copies.into_iter();
                 match copies.next() {
@@ -62,18 +67,18 @@ pub(super) fn change(transaction: &WriteTransaction, pipeline: &str, change: Cha
                 }
             }
         }
-        Change::Remove(Which::Numbers(numbers)) => {
+        LetterChange::Remove(LetterSelection::Numbers(numbers)) => {
             for number in numbers {
                 changed.removed += u64::from(tables.remove(number)?);
             }
         }
-        Change::Remove(Which::All) => {
+        LetterChange::Remove(LetterSelection::All) => {
             while let Some(oldest) = tables.oldest()? {
                 tables.remove(oldest)?;
                 changed.removed += 1;
             }
         }
-        Change::Remove(Which::Before(first)) => changed.removed = tables.remove_before(first)?,
+        LetterChange::Remove(LetterSelection::Before(first)) => changed.removed = tables.remove_before(first)?,
     }
     tables.close()?;
     Ok(changed)
@@ -93,7 +98,7 @@ struct LetterTables<'t> {
 }
 
 impl<'t> LetterTables<'t> {
-    fn open(transaction: &'t WriteTransaction, pipeline: &'t str) -> Result<Self, Failed> {
+    fn open(transaction: &'t WriteTransaction, pipeline: &'t str) -> Result<Self, WriteFailure> {
         let totals = transaction.open_table(TOTALS)?;
         let (next, count, bytes, evicted) = totals.get(pipeline)?.map_or((1, 0, 0, 0), |totals| totals.value());
         let letters = transaction.open_table(LETTERS)?;
@@ -105,25 +110,25 @@ impl<'t> LetterTables<'t> {
     }
 
     /// Indexes dead letters that an earlier version without this index stored. O(dead letters), once.
-    fn index_ages(&mut self) -> Result<(), Failed> {
+    fn index_ages(&mut self) -> Result<(), WriteFailure> {
         if self.count == 0 || self.ages.range(of(self.pipeline))?.next().is_some() {
             return Ok(());
         }
         for entry in self.letters.range((self.pipeline, 0)..=(self.pipeline, u64::MAX))? {
             let (key, value) = entry?;
-            let letter = StoredLetter::decode(value.value()).map_err(Failed::Alone)?;
+            let letter = StoredLetter::decode(value.value()).map_err(WriteFailure::Alone)?;
             self.ages.insert((self.pipeline, letter.first, key.value().1), ())?;
         }
         Ok(())
     }
 
-    fn close(mut self) -> Result<(), Failed> {
+    fn close(mut self) -> Result<(), WriteFailure> {
         self.totals.insert(self.pipeline, (self.next, self.count, self.bytes, self.evicted))?;
         Ok(())
     }
 
     /// Stores a dead letter: replaces the one with its name, otherwise the one with number `at`, otherwise appends it.
-    fn put(&mut self, at: Option<u64>, mut letter: StoredLetter) -> Result<(), Failed> {
+    fn put(&mut self, at: Option<u64>, mut letter: StoredLetter) -> Result<(), WriteFailure> {
         let named = self.names.get((self.pipeline, &letter.key[..]))?.map(|number| number.value());
         let number = match (named, at) {
             (Some(named), _) => {
@@ -148,17 +153,17 @@ impl<'t> LetterTables<'t> {
         Ok(())
     }
 
-    fn letter(&self, number: u64) -> Result<Option<StoredLetter>, Failed> {
+    fn letter(&self, number: u64) -> Result<Option<StoredLetter>, WriteFailure> {
         let found = self.letters.get((self.pipeline, number))?;
-        found.map(|found| StoredLetter::decode(found.value()).map_err(Failed::Alone)).transpose()
+        found.map(|found| StoredLetter::decode(found.value()).map_err(WriteFailure::Alone)).transpose()
     }
 
     /// Removes a dead letter. Returns `true` if it existed.
-    fn remove(&mut self, number: u64) -> Result<bool, Failed> {
+    fn remove(&mut self, number: u64) -> Result<bool, WriteFailure> {
         let Some(removed) = self.letters.remove((self.pipeline, number))?.map(|found| found.value().to_vec()) else {
             return Ok(false);
         };
-        let letter = StoredLetter::decode(&removed).map_err(Failed::Alone)?;
+        let letter = StoredLetter::decode(&removed).map_err(WriteFailure::Alone)?;
         self.names.remove((self.pipeline, &letter.key[..]))?;
         self.ages.remove((self.pipeline, letter.first, number))?;
         self.count = self.count.saturating_sub(1);
@@ -167,13 +172,13 @@ impl<'t> LetterTables<'t> {
     }
 
     /// Returns the lowest number.
-    fn oldest(&self) -> Result<Option<u64>, Failed> {
+    fn oldest(&self) -> Result<Option<u64>, WriteFailure> {
         let mut all = self.letters.range((self.pipeline, 0)..=(self.pipeline, u64::MAX))?;
         Ok(all.next().transpose()?.map(|(key, _)| key.value().1))
     }
 
     /// Removes dead letters that first failed before `first`. Returns their number.
-    fn remove_before(&mut self, first: u64) -> Result<u64, Failed> {
+    fn remove_before(&mut self, first: u64) -> Result<u64, WriteFailure> {
         let mut numbers = Vec::new();
         for entry in self.ages.range((self.pipeline, 0, 0)..(self.pipeline, first, 0))? {
             numbers.push(entry?.0.value().2);
@@ -191,11 +196,15 @@ fn of(pipeline: &str) -> RangeInclusive<(&str, u64, u64)> {
     (pipeline, 0, 0)..=(pipeline, u64::MAX, u64::MAX)
 }
 
-pub(super) fn answer(transaction: &ReadTransaction, pipeline: &str, question: &Question) -> Result<Answer, StoreError> {
+pub(super) fn answer(
+    transaction: &ReadTransaction,
+    pipeline: &str,
+    question: &LetterQuery,
+) -> Result<LetterAnswer, StoreError> {
     let Some(table) = table(transaction, LETTERS)? else {
         return Ok(match question {
-            Question::Totals => Answer::Totals(LetterTotals::default()),
-            Question::Below { .. } | Question::Numbers(_) => Answer::Letters(Vec::new()),
+            LetterQuery::Totals => LetterAnswer::Totals(LetterTotals::default()),
+            LetterQuery::Below { .. } | LetterQuery::Numbers(_) => LetterAnswer::Letters(Vec::new()),
         });
     };
     let mut found = Vec::new();
@@ -206,7 +215,7 @@ pub(super) fn answer(transaction: &ReadTransaction, pipeline: &str, question: &Q
         Ok(bytes < ANSWER_BYTES)
     };
     match question {
-        Question::Below { number, most } => {
+        LetterQuery::Below { number, most } => {
             let all = table.range((pipeline, 0)..(pipeline, *number)).map_err(unavailable)?;
             for entry in all.rev().take(*most) {
                 let (key, value) = entry.map_err(unavailable)?;
@@ -215,7 +224,7 @@ pub(super) fn answer(transaction: &ReadTransaction, pipeline: &str, question: &Q
                 }
             }
         }
-        Question::Numbers(numbers) => {
+        LetterQuery::Numbers(numbers) => {
             for number in numbers {
                 let value = table.get((pipeline, *number)).map_err(unavailable)?;
                 if let Some(value) = value
@@ -225,7 +234,7 @@ pub(super) fn answer(transaction: &ReadTransaction, pipeline: &str, question: &Q
                 }
             }
         }
-        Question::Totals => {
+        LetterQuery::Totals => {
             let mut totals = LetterTotals::default();
             if let Some(all) = self::table(transaction, TOTALS)?
                 && let Some(known) = all.get(pipeline).map_err(unavailable)?
@@ -244,10 +253,10 @@ pub(super) fn answer(transaction: &ReadTransaction, pipeline: &str, question: &Q
                     totals.oldest = Some(totals.oldest.map_or(first, |oldest| oldest.min(first)));
                 }
             }
-            return Ok(Answer::Totals(totals));
+            return Ok(LetterAnswer::Totals(totals));
         }
     }
-    Ok(Answer::Letters(found))
+    Ok(LetterAnswer::Letters(found))
 }
 
 fn table<K: redb::Key + 'static, V: Value + 'static>(

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 
 use crate::request::unavailable;
-use crate::tables::Failed;
+use crate::tables::WriteFailure;
 
 /// Maximum bytes of results and their keys. A file of this size is still fully verified when it is opened.
 pub(super) const BOUND: u64 = 48 << 20;
@@ -45,7 +45,7 @@ pub(super) fn keep(
     space: &str,
     entries: &[(ResultKey, Bytes)],
     bound: u64,
-) -> Result<(), Failed> {
+) -> Result<(), WriteFailure> {
     let mut memo = transaction.open_table(MEMO)?;
     let mut age = transaction.open_table(MEMO_AGE)?;
     let mut size = transaction.open_table(MEMO_SIZE)?;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::failure::Failure;
 use crate::file::{FileHeader, StoreFile};
-use crate::owner::Holding;
+use crate::owner::StoreOwnership;
 
 /// The cause if `redb` only knows that an earlier operation failed.
 const EARLIER: &str = "an earlier error of its file";
@@ -25,7 +25,7 @@ pub(super) struct ReopenableDatabase {
     /// `None` if the database was closed after an error and could not be opened since.
     open: RwLock<Option<Open>>,
     /// Whether the file still has its name and its content.
-    holding: watch::Sender<Holding>,
+    holding: watch::Sender<StoreOwnership>,
     written: Mutex<FileState>,
 }
 
@@ -68,11 +68,11 @@ impl Drop for Closing {
 
 impl ReopenableDatabase {
     pub(super) fn new(database: Database, file: Option<StoreFile>) -> Self {
-        let holding = watch::Sender::new(Holding::Held);
+        let holding = watch::Sender::new(StoreOwnership::Held);
         ReopenableDatabase { file, open: RwLock::new(Some(Open::new(database))), holding, written: Mutex::default() }
     }
 
-    pub(super) fn holding(&self) -> watch::Receiver<Holding> {
+    pub(super) fn holding(&self) -> watch::Receiver<StoreOwnership> {
         self.holding.subscribe()
     }
 
@@ -85,13 +85,13 @@ impl ReopenableDatabase {
         });
         let found = found.map_err(Failure::from);
         let now = match &found {
-            Err(Failure::Gone(why)) => Holding::Gone(why.clone()),
-            _ => Holding::Held,
+            Err(Failure::Gone(why)) => StoreOwnership::Gone(why.clone()),
+            _ => StoreOwnership::Held,
         };
         self.holding.send_if_modified(|before| {
             let differs = *before != now;
             match &now {
-                Holding::Held if differs => tracing::info!("the file of the state store is back"),
+                StoreOwnership::Held if differs => tracing::info!("the file of the state store is back"),
                 now if differs => tracing::error!("{}", now.refusal().unwrap_or_default()),
                 _ => {}
             }

@@ -9,8 +9,8 @@ use anabranch_record::text::Str;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 
 use crate::request::unavailable;
-use crate::schemas::{Answer, Deletion, Entry, Question, full, wrong_number};
-use crate::tables::Failed;
+use crate::schemas::{Deletion, SchemaAnswer, SchemaEntry, SchemaQuery, full, wrong_number};
+use crate::tables::WriteFailure;
 
 /// Id -> text.
 const DEFINITIONS: TableDefinition<'_, u32, &str> = TableDefinition::new("schemas");
@@ -27,7 +27,7 @@ const LEVELS: TableDefinition<'_, &str, &str> = TableDefinition::new("schema_lev
 const HIDDEN: u8 = 1;
 const GONE: u8 = 2;
 
-pub(super) fn create(transaction: &WriteTransaction, subject: &Str, text: &Str) -> Result<Schema, Failed> {
+pub(super) fn create(transaction: &WriteTransaction, subject: &Str, text: &Str) -> Result<Schema, WriteFailure> {
     let mut definitions = transaction.open_table(DEFINITIONS)?;
     let mut ids = transaction.open_table(IDS)?;
     let mut versions = transaction.open_table(VERSIONS)?;
@@ -43,8 +43,9 @@ pub(super) fn create(transaction: &WriteTransaction, subject: &Str, text: &Str) 
         }
     }
     let last_id = definitions.last()?.map_or(0, |(id, _)| id.value());
-    let id = known.or(last_id.checked_add(1)).and_then(SchemaId::new).ok_or_else(|| Failed::Alone(full()))?;
-    let version = found.or(last.checked_add(1)).and_then(SchemaVersion::new).ok_or_else(|| Failed::Alone(full()))?;
+    let id = known.or(last_id.checked_add(1)).and_then(SchemaId::new).ok_or_else(|| WriteFailure::Alone(full()))?;
+    let version =
+        found.or(last.checked_add(1)).and_then(SchemaVersion::new).ok_or_else(|| WriteFailure::Alone(full()))?;
     if known.is_none() {
         definitions.insert(id.get(), text.as_str())?;
         ids.insert(text.as_str(), id.get())?;
@@ -60,7 +61,7 @@ pub(super) fn delete(
     subject: &Str,
     versions: &[SchemaVersion],
     how: Deletion,
-) -> Result<(), Failed> {
+) -> Result<(), WriteFailure> {
     let all = transaction.open_table(VERSIONS)?;
     let mut deleted = transaction.open_table(DELETED)?;
     let mut ids = Vec::new();
@@ -96,7 +97,7 @@ pub(super) fn set_level(
     transaction: &WriteTransaction,
     subject: Option<&Str>,
     level: Option<&Str>,
-) -> Result<(), Failed> {
+) -> Result<(), WriteFailure> {
     let mut levels = transaction.open_table(LEVELS)?;
     let key = level_key(subject);
     match level {
@@ -110,46 +111,46 @@ fn level_key(subject: Option<&Str>) -> String {
     subject.map_or_else(String::new, |subject| format!("={subject}"))
 }
 
-pub(super) fn answer(transaction: &ReadTransaction, question: &Question) -> Result<Answer, StoreError> {
+pub(super) fn answer(transaction: &ReadTransaction, question: &SchemaQuery) -> Result<SchemaAnswer, StoreError> {
     Ok(match question {
-        Question::Definition(id) => Answer::Definition(definition(transaction, *id)?.map(Arc::new)),
-        Question::Version(subject, version) => {
-            let Some(id) = version_of(transaction, subject, *version)? else { return Ok(Answer::Schema(None)) };
+        SchemaQuery::Definition(id) => SchemaAnswer::Definition(definition(transaction, *id)?.map(Arc::new)),
+        SchemaQuery::Version(subject, version) => {
+            let Some(id) = version_of(transaction, subject, *version)? else { return Ok(SchemaAnswer::Schema(None)) };
             let Some(Definition { kind, text, .. }) = definition(transaction, id)? else {
                 return Err(StoreError::Damaged(format!("the schema with id {id} is missing")));
             };
-            Answer::Schema(Some(Arc::new(Schema { subject: subject.clone(), version: *version, id, kind, text })))
+            SchemaAnswer::Schema(Some(Arc::new(Schema { subject: subject.clone(), version: *version, id, kind, text })))
         }
-        Question::Versions(subject) => {
+        SchemaQuery::Versions(subject) => {
             let range = (subject.as_str(), 0)..=(subject.as_str(), u32::MAX);
             let mut entries = Vec::new();
             seen(transaction, range, |_, entry| entries.push(entry))?;
-            Answer::Versions(entries)
+            SchemaAnswer::Versions(entries)
         }
-        Question::Subjects => {
+        SchemaQuery::Subjects => {
             let mut subjects: Vec<(Str, bool)> = Vec::new();
             seen(transaction, ALL, |subject, entry| match subjects.last_mut() {
                 Some((last, deleted)) if **last == *subject => *deleted &= entry.deleted,
                 _ => subjects.push((subject.into(), entry.deleted)),
             })?;
-            Answer::Subjects(subjects)
+            SchemaAnswer::Subjects(subjects)
         }
-        Question::Identify(text) => {
+        SchemaQuery::Identify(text) => {
             let id = id_of(transaction, text)?;
-            Answer::Id(id.map(|id| SchemaId::new(id).ok_or_else(wrong_number)).transpose()?)
+            SchemaAnswer::Id(id.map(|id| SchemaId::new(id).ok_or_else(wrong_number)).transpose()?)
         }
-        Question::Uses(id) => {
+        SchemaQuery::Uses(id) => {
             let mut uses = Vec::new();
             seen(transaction, ALL, |subject, entry| {
                 if entry.id == *id {
                     uses.push((subject.into(), entry));
                 }
             })?;
-            Answer::Uses(uses)
+            SchemaAnswer::Uses(uses)
         }
-        Question::Referring => {
+        SchemaQuery::Referring => {
             let Some(table) = opened(transaction.open_table(DEFINITIONS))? else {
-                return Ok(Answer::Definitions(Vec::new()));
+                return Ok(SchemaAnswer::Definitions(Vec::new()));
             };
             let mut all = Vec::new();
             for entry in table.iter().map_err(unavailable)? {
@@ -159,12 +160,12 @@ pub(super) fn answer(transaction: &ReadTransaction, question: &Question) -> Resu
                     all.push(Definition { id, kind: SchemaKind::Avro, text: text.value().into() });
                 }
             }
-            Answer::Definitions(all)
+            SchemaAnswer::Definitions(all)
         }
-        Question::Level(subject) => {
-            let Some(table) = opened(transaction.open_table(LEVELS))? else { return Ok(Answer::Level(None)) };
+        SchemaQuery::Level(subject) => {
+            let Some(table) = opened(transaction.open_table(LEVELS))? else { return Ok(SchemaAnswer::Level(None)) };
             let level = table.get(level_key(subject.as_ref()).as_str()).map_err(unavailable)?;
-            Answer::Level(level.map(|level| level.value().into()))
+            SchemaAnswer::Level(level.map(|level| level.value().into()))
         }
     })
 }
@@ -187,7 +188,7 @@ const ALL: std::ops::RangeFull = ..;
 fn seen<'k>(
     transaction: &ReadTransaction,
     range: impl RangeBounds<(&'k str, u32)> + 'k,
-    mut see: impl FnMut(&str, Entry),
+    mut see: impl FnMut(&str, SchemaEntry),
 ) -> Result<(), StoreError> {
     let Some(table) = opened(transaction.open_table(VERSIONS))? else { return Ok(()) };
     let deletions = opened(transaction.open_table(DELETED))?;
@@ -203,7 +204,7 @@ fn seen<'k>(
         }
         let version = SchemaVersion::new(version).ok_or_else(wrong_number)?;
         let id = SchemaId::new(id.value()).ok_or_else(wrong_number)?;
-        see(subject, Entry { version, id, deleted: state.is_some() });
+        see(subject, SchemaEntry { version, id, deleted: state.is_some() });
     }
     Ok(())
 }

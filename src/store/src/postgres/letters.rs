@@ -9,9 +9,10 @@ use tokio_postgres::types::ToSql;
 use super::session::{Client, Failure as Error, Transaction};
 use super::table::Table;
 use crate::letters::{
-    ANSWER_BYTES, Answer, Change, Changed, LetterKey, LetterTotals, Question, StoredLetter, Which, refused, weight,
+    ANSWER_BYTES, LetterAnswer, LetterChange, LetterChangeResult, LetterKey, LetterQuery, LetterSelection,
+    LetterTotals, StoredLetter, refused, weight,
 };
-use crate::request::{Found, Written};
+use crate::request::{ReadResult, WriteResult};
 
 /// Kind of the rows with the next dead letter number of a pipeline, the number of evicted dead letters, and the totals.
 const COUNTER: &str = "letters";
@@ -35,13 +36,13 @@ impl Table {
         &self,
         transaction: &Transaction<'_>,
         pipeline: &str,
-        change: &Change,
-    ) -> Reply<Written> {
+        change: &LetterChange,
+    ) -> Reply<WriteResult> {
         self.make_letters(transaction).await?;
         let mut changes = LetterChanges::lock(self, transaction, pipeline).await?;
-        let mut changed = Changed::default();
+        let mut changed = LetterChangeResult::default();
         match change {
-            Change::Keep { letters, bounds, oldest } => {
+            LetterChange::Keep { letters, bounds, oldest } => {
                 if *oldest > 0 {
                     changed.removed = changes.remove_where(transaction, "first < $2", &signed(*oldest)).await?;
                 }
@@ -62,7 +63,7 @@ impl Table {
                 }
                 changes.evicted += changed.removed;
             }
-            Change::Settle(settled) => {
+            LetterChange::Settle(settled) => {
                 let copies: Vec<StoredLetter> = settled.iter().flat_map(|one| one.copies.iter().cloned()).collect();
                 let numbers: Vec<u64> = settled.iter().map(|one| one.number).collect();
                 understood!(changes.look_up(transaction, &copies, &numbers).await?);
@@ -77,26 +78,31 @@ impl Table {
                 }
                 changes.flush(transaction).await?;
             }
-            Change::Remove(Which::All) => {
+            LetterChange::Remove(LetterSelection::All) => {
                 changed.removed = changes.remove_where(transaction, "number >= $2", &0i64).await?;
             }
-            Change::Remove(Which::Numbers(numbers)) => {
+            LetterChange::Remove(LetterSelection::Numbers(numbers)) => {
                 let numbers: Vec<i64> = numbers.iter().map(|number| signed(*number)).collect();
                 changed.removed = changes.remove_where(transaction, "number = ANY($2)", &numbers).await?;
             }
-            Change::Remove(Which::Before(first)) => {
+            LetterChange::Remove(LetterSelection::Before(first)) => {
                 changed.removed = changes.remove_where(transaction, "first < $2", &signed(*first)).await?;
             }
         }
         changes.close(transaction).await?;
-        Ok(Ok(Written::Letters(changed)))
+        Ok(Ok(WriteResult::Letters(changed)))
     }
 
     /// Answers a query; if the table does not exist, there are no dead letters.
-    pub(super) async fn answer_letters(&self, client: &Client, pipeline: &str, question: &Question) -> Reply<Found> {
+    pub(super) async fn answer_letters(
+        &self,
+        client: &Client,
+        pipeline: &str,
+        question: &LetterQuery,
+    ) -> Reply<ReadResult> {
         let there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&self.letters]).await?.get::<_, bool>(0);
         let letters = &self.letters;
-        if let Question::Totals = question {
+        if let LetterQuery::Totals = question {
             let sql = format!("SELECT value FROM {} WHERE kind = '{COUNTER}' AND pipeline = $1", self.state);
             let counter = client.query_opt(&sql, &[&pipeline]).await?;
             let counter = counter.map(|row| Counter::decode(row.get(0))).unwrap_or_default();
@@ -110,16 +116,16 @@ impl Table {
                 (totals.count, totals.bytes) = (unsigned(row.get(0)), unsigned(row.get(1)));
                 totals.oldest = row.get::<_, Option<i64>>(2).map(unsigned);
             }
-            return Ok(Ok(Found::Letters(Answer::Totals(totals))));
+            return Ok(Ok(ReadResult::Letters(LetterAnswer::Totals(totals))));
         }
         let mut found = Vec::new();
         if !there {
-            return Ok(Ok(Found::Letters(Answer::Letters(found))));
+            return Ok(Ok(ReadResult::Letters(LetterAnswer::Letters(found))));
         }
         // Queries the sizes first: dead letters may be large, and the answer is limited in bytes.
         let (numbers, sizes): (Vec<i64>, Vec<i32>) = match question {
-            Question::Totals => (Vec::new(), Vec::new()),
-            Question::Below { number, most } => {
+            LetterQuery::Totals => (Vec::new(), Vec::new()),
+            LetterQuery::Below { number, most } => {
                 let sql = format!(
                     "SELECT number, octet_length(value) FROM {letters} WHERE pipeline = $1 AND number < $2 \
                      ORDER BY number DESC LIMIT $3"
@@ -128,7 +134,7 @@ impl Table {
                 let rows = client.query(&sql, &[&pipeline, &signed(*number), &most]).await?;
                 rows.iter().map(|row| (row.get::<_, i64>(0), row.get::<_, i32>(1))).unzip()
             }
-            Question::Numbers(numbers) => {
+            LetterQuery::Numbers(numbers) => {
                 let sql = format!(
                     "SELECT number, octet_length(value) FROM {letters} WHERE pipeline = $1 AND number = ANY($2)"
                 );
@@ -153,7 +159,7 @@ impl Table {
                 found.push((unsigned(*number), understood!(StoredLetter::decode(value))));
             }
         }
-        Ok(Ok(Found::Letters(Answer::Letters(found))))
+        Ok(Ok(ReadResult::Letters(LetterAnswer::Letters(found))))
     }
 
     async fn make_letters(&self, transaction: &Transaction<'_>) -> Result<(), Error> {

@@ -17,7 +17,7 @@ use super::connection::{Address, message};
 use super::session::{Client, Failure, Session};
 use super::table::Table;
 use super::{PostgresError, TakeError};
-use crate::owner::{Holding, Owner};
+use crate::owner::{Owner, StoreOwnership};
 
 /// Time between two heartbeats.
 const BEAT: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ const OWNER: &str = "owner";
 /// is released.
 pub(crate) struct Ownership {
     orders: mpsc::Sender<oneshot::Sender<()>>,
-    holding: watch::Receiver<Holding>,
+    holding: watch::Receiver<StoreOwnership>,
 }
 
 impl Ownership {
@@ -52,7 +52,7 @@ impl Ownership {
         let runtime =
             anabranch_process::runtime::start(&mut tokio::runtime::Builder::new_current_thread()).map_err(system)?;
         let (orders, waiting) = mpsc::channel(1);
-        let (tell, holding) = watch::channel(Holding::Held);
+        let (tell, holding) = watch::channel(StoreOwnership::Held);
         let (taken, is_taken) = sync_channel(1);
         let name = serde_json::to_vec(name).map_err(|error| system(std::io::Error::other(error)))?;
         let hold = move || {
@@ -73,7 +73,7 @@ impl Ownership {
     }
 
     /// Returns a receiver of whether this process still is the owner.
-    pub(crate) fn holding(&self) -> watch::Receiver<Holding> {
+    pub(crate) fn holding(&self) -> watch::Receiver<StoreOwnership> {
         self.holding.clone()
     }
 
@@ -133,7 +133,7 @@ impl Claim {
     }
 
     /// Keeps the lock until it is ordered to release it, or the sender of orders is gone.
-    async fn hold(mut self, mut orders: mpsc::Receiver<oneshot::Sender<()>>, holding: watch::Sender<Holding>) {
+    async fn hold(mut self, mut orders: mpsc::Receiver<oneshot::Sender<()>>, holding: watch::Sender<StoreOwnership>) {
         let mut wait = BEAT;
         loop {
             let order = tokio::select! {
@@ -158,14 +158,14 @@ impl Claim {
                         wait = AGAIN;
                         continue;
                     }
-                    Holding::Paused(format!(
+                    StoreOwnership::Paused(format!(
                         "the session by which this service owns the state store is lost ({what}); another service may \
                          take the store"
                     ))
                 }
             };
-            wait = if now == Holding::Held { BEAT } else { AGAIN };
-            let is_taken = matches!(now, Holding::Taken(_));
+            wait = if now == StoreOwnership::Held { BEAT } else { AGAIN };
+            let is_taken = matches!(now, StoreOwnership::Taken(_));
             holding.send_if_modified(|before| {
                 let differs = std::mem::discriminant(before) != std::mem::discriminant(&now);
                 if differs {
@@ -180,24 +180,24 @@ impl Claim {
     }
 
     /// Sends a heartbeat in the session that has the lock, or in a new session.
-    async fn renew(&mut self) -> Result<Holding, Failure> {
+    async fn renew(&mut self) -> Result<StoreOwnership, Failure> {
         let asked = Instant::now();
         if self.session.as_ref().is_some_and(|session| !session.is_closed()) {
             self.write().await?;
             self.beat = asked;
-            return Ok(Holding::Held);
+            return Ok(StoreOwnership::Held);
         }
         self.session = None;
         let before = self.process;
         let taken = |by: &[u8]| {
             let by = understood(by).map_or_else(|| "another service".to_owned(), |owner| owner.to_string());
-            Holding::Taken(format!("the state store was taken by {by}"))
+            StoreOwnership::Taken(format!("the state store was taken by {by}"))
         };
         match self.try_lock().await? {
             LockAttempt::Ours => {
                 self.write().await?;
                 self.beat = asked;
-                Ok(Holding::Held)
+                Ok(StoreOwnership::Held)
             }
             // Another process had the lock meanwhile and has ended: the stored state differs from the state of this
             // process.
@@ -210,11 +210,11 @@ impl Claim {
                 self.process = before;
                 self.session = None;
                 if self.beat.elapsed() < SAFE {
-                    return Ok(Holding::Held);
+                    return Ok(StoreOwnership::Held);
                 }
                 let what = "another session holds the lock of the state store: an earlier session of this service that the \
                             server has not ended yet, or a session of another service";
-                Ok(Holding::Paused(what.to_owned()))
+                Ok(StoreOwnership::Paused(what.to_owned()))
             }
         }
     }

@@ -9,8 +9,8 @@ use tokio_postgres::Row;
 
 use super::session::{Client, Failure as Error, Transaction};
 use super::table::Table;
-use crate::request::Written;
-use crate::schemas::{self, Answer, Deletion, Entry, Question};
+use crate::request::WriteResult;
+use crate::schemas::{self, Deletion, SchemaAnswer, SchemaEntry, SchemaQuery};
 
 /// Text of a schema; `pipeline` and `number` are its id.
 const DEFINITION: &str = "schema-text";
@@ -29,7 +29,7 @@ impl Table {
         transaction: &Transaction<'_>,
         subject: &Str,
         text: &Str,
-    ) -> Result<Result<Written, StoreError>, Error> {
+    ) -> Result<Result<WriteResult, StoreError>, Error> {
         let Table { state, name, .. } = self;
         // Serializes registrations of several processes.
         transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&format!("schemas of {name}")]).await?;
@@ -63,7 +63,7 @@ impl Table {
             let insert = format!("INSERT INTO {state} VALUES ('{SUBJECT}', $1, $2, '', $3, '')");
             transaction.execute(&insert, &[&&**subject, &version.to_string(), &id]).await?;
         }
-        Ok(Ok(Written::Schema(Schema {
+        Ok(Ok(WriteResult::Schema(Schema {
             subject: subject.clone(),
             version: schema_version,
             id: schema_id,
@@ -121,57 +121,59 @@ impl Table {
     pub(super) async fn schemas(
         &self,
         client: &Client,
-        question: &Question,
-    ) -> Result<Result<Answer, StoreError>, Error> {
+        question: &SchemaQuery,
+    ) -> Result<Result<SchemaAnswer, StoreError>, Error> {
         let Table { state, .. } = self;
         Ok(match question {
-            Question::Definition(id) => {
+            SchemaQuery::Definition(id) => {
                 let sql =
                     format!("SELECT value FROM {state} WHERE kind = '{DEFINITION}' AND pipeline = $1 AND value <> ''");
                 let row = client.query_opt(&sql, &[&id.to_string()]).await?;
                 let definition = row.map(|row| schema_text(row.get(0))).transpose();
                 definition.map(|text| {
                     let known = |text| Arc::new(Definition { id: *id, kind: SchemaKind::Avro, text });
-                    Answer::Definition(text.map(known))
+                    SchemaAnswer::Definition(text.map(known))
                 })
             }
-            Question::Version(subject, version) => {
+            SchemaQuery::Version(subject, version) => {
                 let sql = format!(
                     "SELECT d.number, d.value FROM {state} v JOIN {state} d ON d.kind = '{DEFINITION}' \
                      AND d.pipeline = v.number::text WHERE v.kind = '{SUBJECT}' AND v.pipeline = $1 \
                      AND v.connector = $2 AND v.value <> $3"
                 );
                 let row = client.query_opt(&sql, &[&&**subject, &version.to_string(), &GONE]).await?;
-                let Some(row) = row else { return Ok(Ok(Answer::Schema(None))) };
+                let Some(row) = row else { return Ok(Ok(SchemaAnswer::Schema(None))) };
                 let Some(id) = numbered(row.get(0), SchemaId::new) else { return Ok(Err(schemas::wrong_number())) };
                 let (subject, version, kind) = (subject.clone(), *version, SchemaKind::Avro);
-                let schema = |text| Answer::Schema(Some(Arc::new(Schema { subject, version, id, kind, text })));
+                let schema = |text| SchemaAnswer::Schema(Some(Arc::new(Schema { subject, version, id, kind, text })));
                 schema_text(row.get(1)).map(schema)
             }
-            Question::Versions(subject) => {
+            SchemaQuery::Versions(subject) => {
                 let sql = format!(
                     "SELECT connector::bigint, number, value FROM {state} WHERE kind = '{SUBJECT}' AND pipeline = $1 \
                      AND value <> $2 ORDER BY 1"
                 );
                 let rows = client.query(&sql, &[&&**subject, &GONE]).await?;
                 let entries = rows.iter().map(|row| entry(row.get(0), row.get(1), row.get(2)));
-                entries.collect::<Option<_>>().map(Answer::Versions).ok_or_else(schemas::wrong_number)
+                entries.collect::<Option<_>>().map(SchemaAnswer::Versions).ok_or_else(schemas::wrong_number)
             }
-            Question::Subjects => {
+            SchemaQuery::Subjects => {
                 let sql = format!(
                     "SELECT pipeline COLLATE \"C\", bool_and(value <> '') FROM {state} WHERE kind = '{SUBJECT}' \
                      AND value <> $1 GROUP BY pipeline ORDER BY 1"
                 );
                 let rows = client.query(&sql, &[&GONE]).await?;
-                Ok(Answer::Subjects(rows.iter().map(|row| (Str::from(row.get::<_, &str>(0)), row.get(1))).collect()))
+                Ok(SchemaAnswer::Subjects(
+                    rows.iter().map(|row| (Str::from(row.get::<_, &str>(0)), row.get(1))).collect(),
+                ))
             }
-            Question::Identify(given) => {
+            SchemaQuery::Identify(given) => {
                 let sql = format!("SELECT number FROM {state} WHERE kind = '{DEFINITION}' AND value = $1");
                 let row = client.query_opt(&sql, &[&given.as_bytes()]).await?;
                 let id = row.map(|row| numbered(row.get(0), SchemaId::new).ok_or_else(schemas::wrong_number));
-                id.transpose().map(Answer::Id)
+                id.transpose().map(SchemaAnswer::Id)
             }
-            Question::Uses(id) => {
+            SchemaQuery::Uses(id) => {
                 let sql = format!(
                     "SELECT pipeline, connector::bigint, number, value FROM {state} WHERE kind = '{SUBJECT}' \
                      AND number = $1 AND value <> $2 ORDER BY pipeline COLLATE \"C\", 2"
@@ -180,9 +182,9 @@ impl Table {
                 let used =
                     |row: &Row| Some((Str::from(row.get::<_, &str>(0)), entry(row.get(1), row.get(2), row.get(3))?));
                 let uses = rows.iter().map(used);
-                uses.collect::<Option<_>>().map(Answer::Uses).ok_or_else(schemas::wrong_number)
+                uses.collect::<Option<_>>().map(SchemaAnswer::Uses).ok_or_else(schemas::wrong_number)
             }
-            Question::Referring => {
+            SchemaQuery::Referring => {
                 let sql = format!(
                     "SELECT number, value FROM {state} WHERE kind = '{DEFINITION}' \
                      AND position('\\x00'::bytea IN value) > 0 ORDER BY 1"
@@ -192,14 +194,14 @@ impl Table {
                     let id = numbered(row.get(0), SchemaId::new).ok_or_else(schemas::wrong_number)?;
                     Ok(Definition { id, kind: SchemaKind::Avro, text: schema_text(row.get(1))? })
                 };
-                rows.iter().map(definition).collect::<Result<_, _>>().map(Answer::Definitions)
+                rows.iter().map(definition).collect::<Result<_, _>>().map(SchemaAnswer::Definitions)
             }
-            Question::Level(subject) => {
+            SchemaQuery::Level(subject) => {
                 let (of, subject) = level_of(subject.as_ref());
                 let sql =
                     format!("SELECT value FROM {state} WHERE kind = '{LEVEL}' AND connector = $1 AND pipeline = $2");
                 let row = client.query_opt(&sql, &[&of, &subject]).await?;
-                row.map(|row| schema_text(row.get(0))).transpose().map(Answer::Level)
+                row.map(|row| schema_text(row.get(0))).transpose().map(SchemaAnswer::Level)
             }
         })
     }
@@ -209,9 +211,9 @@ fn schema_text(bytes: &[u8]) -> Result<Str, StoreError> {
     std::str::from_utf8(bytes).map(Str::from).map_err(|_| StoreError::Damaged("a schema is not text".to_owned()))
 }
 
-fn entry(version: i64, id: i64, state: &[u8]) -> Option<Entry> {
+fn entry(version: i64, id: i64, state: &[u8]) -> Option<SchemaEntry> {
     let (version, id) = (numbered(version, SchemaVersion::new)?, numbered(id, SchemaId::new)?);
-    Some(Entry { version, id, deleted: !state.is_empty() })
+    Some(SchemaEntry { version, id, deleted: !state.is_empty() })
 }
 
 fn level_of(subject: Option<&Str>) -> (&'static str, &str) {

@@ -14,8 +14,8 @@ use super::PostgresError;
 use super::session::{Client, Failure as Error, Timed, Transaction};
 use crate::compare;
 use crate::entity::StoredPipeline;
-use crate::letters::{Change, Which};
-use crate::request::{Found, Read, Write, Written, fence};
+use crate::letters::{LetterChange, LetterSelection};
+use crate::request::{Read, ReadResult, Write, WriteResult, fence};
 use crate::tables::{SCHEMA, decode, encode, understand};
 
 /// Kinds of rows.
@@ -121,7 +121,7 @@ impl Table {
         &self,
         transaction: &Transaction<'_>,
         writes: &[Write],
-    ) -> Result<Vec<Result<Written, StoreError>>, Error> {
+    ) -> Result<Vec<Result<WriteResult, StoreError>>, Error> {
         let mut outcomes = Vec::with_capacity(writes.len());
         let mut rest = writes;
         while let Some(first) = rest.first() {
@@ -134,7 +134,7 @@ impl Table {
             }
             rest = &rest[1..];
             outcomes.push(match first {
-                Write::Claim(pipeline) => Ok(Written::Epoch(self.claim(transaction, pipeline).await?)),
+                Write::Claim(pipeline) => Ok(WriteResult::Epoch(self.claim(transaction, pipeline).await?)),
                 Write::Status { pipeline, status } => {
                     let change = |stored: &mut StoredPipeline| stored.status = status.clone();
                     self.change_pipeline(transaction, pipeline, change).await?
@@ -160,13 +160,13 @@ impl Table {
                         self.state
                     );
                     transaction.execute(&sql, &[&&**pipeline]).await?;
-                    self.change_letters(transaction, pipeline, &Change::Remove(Which::All))
+                    self.change_letters(transaction, pipeline, &LetterChange::Remove(LetterSelection::All))
                         .await?
-                        .map(|_| Written::Nothing)
+                        .map(|_| WriteResult::Nothing)
                 }
                 Write::Keep { space, entries } => {
                     self.keep(transaction, space, entries).await?;
-                    Ok(Written::Nothing)
+                    Ok(WriteResult::Nothing)
                 }
                 Write::Active { pipeline, connector, settings } => {
                     let sql = format!(
@@ -175,7 +175,7 @@ impl Table {
                         self.state
                     );
                     transaction.execute(&sql, &[&&**pipeline, &&**connector, &&settings[..]]).await?;
-                    Ok(Written::Nothing)
+                    Ok(WriteResult::Nothing)
                 }
                 Write::Forget { pipeline, connector } => {
                     let change = |stored: &mut StoredPipeline| stored.forget(connector);
@@ -200,11 +200,11 @@ impl Table {
                 Write::Schema { subject, text } => self.create_schema(transaction, subject, text).await?,
                 Write::DeleteSchemas { subject, versions, how } => {
                     self.delete_schemas(transaction, subject, versions, *how).await?;
-                    Ok(Written::Nothing)
+                    Ok(WriteResult::Nothing)
                 }
                 Write::Level { subject, level } => {
                     self.set_level(transaction, subject.as_ref(), level.as_ref()).await?;
-                    Ok(Written::Nothing)
+                    Ok(WriteResult::Nothing)
                 }
                 Write::Trial(bytes) => {
                     // Written to the write-ahead log and the pages of the table, so that both need space for it.
@@ -216,7 +216,7 @@ impl Table {
                     transaction.execute(&sql, &[&incompressible(*bytes)]).await?;
                     let sql = format!("DELETE FROM {} WHERE kind = '{TRIAL}'", self.state);
                     transaction.execute(&sql, &[]).await?;
-                    Ok(Written::Nothing)
+                    Ok(WriteResult::Nothing)
                 }
                 Write::Marks { .. } => unreachable!("taken as a group above"),
             });
@@ -254,7 +254,7 @@ impl Table {
         &self,
         transaction: &Transaction<'_>,
         writes: &[Write],
-    ) -> Result<Vec<Result<Written, StoreError>>, Error> {
+    ) -> Result<Vec<Result<WriteResult, StoreError>>, Error> {
         let pipelines = writes.iter().filter_map(marks_of).map(|(epoch, ..)| &*epoch.pipeline).collect();
         let epochs = self.epochs(transaction, &pipelines).await?;
         let mut outcomes = Vec::with_capacity(writes.len());
@@ -271,7 +271,7 @@ impl Table {
                     latest.insert((RECEIPT, pipeline, destination.as_str(), lane_text(lane)), mark);
                 }
             }
-            outcomes.push(outcome.map(|()| Written::Nothing));
+            outcomes.push(outcome.map(|()| WriteResult::Nothing));
         }
         let column =
             |of: fn(&(&'static str, &str, &str, Str)) -> String| latest.keys().map(of).collect::<Vec<String>>();
@@ -298,7 +298,7 @@ impl Table {
         &self,
         transaction: &Transaction<'_>,
         compared: impl FnOnce(BTreeMap<Str, StoredPipeline>) -> compare::Differences,
-    ) -> Result<Result<Written, StoreError>, Error> {
+    ) -> Result<Result<WriteResult, StoreError>, Error> {
         let stored = match self.pipelines(transaction, "FOR UPDATE").await? {
             Ok(stored) => stored.into_iter().map(|pipeline| (pipeline.id.clone(), pipeline)).collect(),
             Err(error) => return Ok(Err(error)),
@@ -328,7 +328,7 @@ impl Table {
         for (id, json) in puts {
             self.put_pipeline(transaction, id, &json).await?;
         }
-        Ok(Ok(Written::Changes(found.changes)))
+        Ok(Ok(WriteResult::Changes(found.changes)))
     }
 
     /// Changes a stored pipeline, if it exists.
@@ -337,9 +337,9 @@ impl Table {
         transaction: &Transaction<'_>,
         pipeline: &str,
         change: impl FnOnce(&mut StoredPipeline),
-    ) -> Result<Result<Written, StoreError>, Error> {
+    ) -> Result<Result<WriteResult, StoreError>, Error> {
         let sql = format!("SELECT value FROM {} WHERE kind = '{PIPELINE}' AND pipeline = $1 FOR UPDATE", self.state);
-        let Some(row) = transaction.query_opt(&sql, &[&pipeline]).await? else { return Ok(Ok(Written::Nothing)) };
+        let Some(row) = transaction.query_opt(&sql, &[&pipeline]).await? else { return Ok(Ok(WriteResult::Nothing)) };
         match understand(pipeline, row.get(0)) {
             Err(error) => Ok(Err(error)),
             Ok(mut stored) => {
@@ -348,7 +348,7 @@ impl Table {
                     Ok(json) => self.put_pipeline(transaction, &stored.id, &json).await?,
                     Err(error) => return Ok(Err(error)),
                 }
-                Ok(Ok(Written::Nothing))
+                Ok(Ok(WriteResult::Nothing))
             }
         }
     }
@@ -402,10 +402,10 @@ impl Table {
     }
 
     /// Runs a read. Damaged data is an error of the store, not of the connection.
-    pub(super) async fn find(&self, client: &Client, read: &Read) -> Result<Result<Found, StoreError>, Error> {
+    pub(super) async fn find(&self, client: &Client, read: &Read) -> Result<Result<ReadResult, StoreError>, Error> {
         let Table { state, memo, .. } = self;
         match read {
-            Read::Pipelines => Ok(self.pipelines(client, "").await?.map(Found::Pipelines)),
+            Read::Pipelines => Ok(self.pipelines(client, "").await?.map(ReadResult::Pipelines)),
             Read::Marks(epoch) => {
                 // One statement sees one snapshot.
                 let sql = format!(
@@ -416,7 +416,7 @@ impl Table {
                 let (claims, marks): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.get::<_, &str>(0) == EPOCH);
                 let theirs = claims.first().map_or(0, |row| number(row.get(3)));
                 let marks = marks.iter().map(|row| (row.get(1), row.get(2), row.get(4)));
-                Ok(fence(epoch, theirs).and_then(|()| understood(&epoch.pipeline, marks)).map(Found::Marks))
+                Ok(fence(epoch, theirs).and_then(|()| understood(&epoch.pipeline, marks)).map(ReadResult::Marks))
             }
             Read::Receipts(epoch) => {
                 let sql = format!(
@@ -427,7 +427,7 @@ impl Table {
                 let (claims, receipts): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.get::<_, &str>(0) == EPOCH);
                 let theirs = claims.first().map_or(0, |row| number(row.get(3)));
                 let receipts = receipts.iter().map(|row| receipt(row.get(1), row.get(2), row.get(4)));
-                Ok(fence(epoch, theirs).and_then(|()| receipts.collect()).map(Found::Receipts))
+                Ok(fence(epoch, theirs).and_then(|()| receipts.collect()).map(ReadResult::Receipts))
             }
             Read::Positions(pipeline) => self.marks(client, pipeline, MARK).await,
             Read::DetachedMarks(pipeline) => self.marks(client, pipeline, DETACHED).await,
@@ -437,26 +437,31 @@ impl Table {
                 let rows = client.query(&sql, &[&&**space, &wanted]).await?;
                 let found: BTreeMap<&[u8], &[u8]> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
                 let recalled = keys.iter().map(|key| found.get(&key[..]).map(|value| Bytes::copy_from_slice(value)));
-                Ok(Ok(Found::Recalled(recalled.collect())))
+                Ok(Ok(ReadResult::Recalled(recalled.collect())))
             }
             Read::Active { pipeline, connector } => {
                 let sql =
                     format!("SELECT value FROM {state} WHERE kind = '{ACTIVE}' AND pipeline = $1 AND connector = $2");
                 let row = client.query_opt(&sql, &[&&**pipeline, &&**connector]).await?;
                 let value = row.map(|row| Bytes::copy_from_slice(row.get::<_, &[u8]>(0)));
-                Ok(Ok(Found::Recalled(vec![value])))
+                Ok(Ok(ReadResult::Recalled(vec![value])))
             }
             Read::Letters { pipeline, question } => self.answer_letters(client, pipeline, question).await,
-            Read::Schemas(question) => Ok(self.schemas(client, question).await?.map(Found::Schemas)),
+            Read::Schemas(question) => Ok(self.schemas(client, question).await?.map(ReadResult::Schemas)),
         }
     }
 
-    async fn marks(&self, client: &Client, pipeline: &Str, kind: &str) -> Result<Result<Found, StoreError>, Error> {
+    async fn marks(
+        &self,
+        client: &Client,
+        pipeline: &Str,
+        kind: &str,
+    ) -> Result<Result<ReadResult, StoreError>, Error> {
         let state = &self.state;
         let sql = format!("SELECT connector, partition, value FROM {state} WHERE kind = '{kind}' AND pipeline = $1");
         let rows = client.query(&sql, &[&&**pipeline]).await?;
         let marks = rows.iter().map(|row| (row.get(0), row.get(1), row.get(2)));
-        Ok(understood(pipeline, marks).map(Found::Marks))
+        Ok(understood(pipeline, marks).map(ReadResult::Marks))
     }
 
     async fn pipelines(

@@ -38,22 +38,22 @@ pub enum BackupError {
 
 /// A copy that is being written. Dropping it removes what was written.
 pub struct Backup {
-    draft: Draft,
+    draft: DraftFile,
     to: PathBuf,
 }
 
 /// The file that a copy is written to before it gets its name.
-enum Draft {
+enum DraftFile {
     /// A file without a name: it disappears when this process ends for any reason.
     Unnamed(File),
     /// A file with a temporary name, for file systems without unnamed files.
     Named(PathBuf),
 }
 
-impl Draft {
-    fn in_place_of(to: &Path) -> std::io::Result<Draft> {
+impl DraftFile {
+    fn in_place_of(to: &Path) -> std::io::Result<DraftFile> {
         match unnamed(parent_directory(to)) {
-            Ok(file) => return Ok(Draft::Unnamed(file)),
+            Ok(file) => return Ok(DraftFile::Unnamed(file)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
                 return Err(error);
             }
@@ -65,21 +65,21 @@ impl Draft {
         // A killed process with the same process id may have left it.
         let _ = fs::remove_file(&draft);
         private(&draft)?;
-        Ok(Draft::Named(draft))
+        Ok(DraftFile::Named(draft))
     }
 
     fn path(&self) -> PathBuf {
         match self {
-            Draft::Unnamed(file) => path_of(file),
-            Draft::Named(path) => path.clone(),
+            DraftFile::Unnamed(file) => path_of(file),
+            DraftFile::Named(path) => path.clone(),
         }
     }
 
     /// Links the draft to its final name, which must not exist.
     fn link(&self, to: &Path) -> std::io::Result<()> {
         match self {
-            Draft::Unnamed(file) => Ok(rustix::fs::linkat(CWD, path_of(file), CWD, to, AtFlags::SYMLINK_FOLLOW)?),
-            Draft::Named(draft) => match fs::hard_link(draft, to) {
+            DraftFile::Unnamed(file) => Ok(rustix::fs::linkat(CWD, path_of(file), CWD, to, AtFlags::SYMLINK_FOLLOW)?),
+            DraftFile::Named(draft) => match fs::hard_link(draft, to) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => fs::rename(draft, to),
                 linked => linked,
             },
@@ -117,7 +117,7 @@ impl Backup {
             return Err(BackupError::Exists(to.into()));
         }
         // Error messages name the final path, which is the only one that the user knows.
-        let draft = Draft::in_place_of(to).map_err(|error| failed(to, &error))?;
+        let draft = DraftFile::in_place_of(to).map_err(|error| failed(to, &error))?;
         Ok(Backup { draft, to: to.into() })
     }
 
@@ -148,7 +148,7 @@ impl Backup {
 impl Drop for Backup {
     fn drop(&mut self) {
         // After the copy got its final name, a named draft is a second name of it or does not exist.
-        if let Draft::Named(draft) = &self.draft {
+        if let DraftFile::Named(draft) = &self.draft {
             let _ = fs::remove_file(draft);
         }
     }

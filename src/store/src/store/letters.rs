@@ -9,8 +9,11 @@ use anabranch_plugin::state::StoreError;
 use anabranch_record::text::Str;
 
 use super::Store;
-use crate::letters::{Answer, Change, Changed, LetterTotals, Question, Settled, StoredLetter, Which, nanos};
-use crate::request::{Found, Read, Write, Written};
+use crate::letters::{
+    LetterAnswer, LetterChange, LetterChangeResult, LetterQuery, LetterSelection, LetterTotals, ReplayedLetter,
+    StoredLetter, nanos,
+};
+use crate::request::{Read, ReadResult, Write, WriteResult};
 
 impl Store {
     /// Stores dead letters; a dead letter replaces an existing one with the same name. Logs evictions at most once a
@@ -25,8 +28,8 @@ impl Store {
         bounds: &LetterBounds,
     ) -> Result<KeptLetters, StoreError> {
         let oldest = bounds.age.map_or(0, |age| nanos(SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH)));
-        let changed = self.change_letters(pipeline, Change::Keep { letters, bounds: *bounds, oldest }).await?;
-        let Changed { kept, full, removed: evicted } = changed;
+        let changed = self.change_letters(pipeline, LetterChange::Keep { letters, bounds: *bounds, oldest }).await?;
+        let LetterChangeResult { kept, full, removed: evicted } = changed;
         if let Some(evicted) = self.evictions.to_log(pipeline, evicted, Instant::now()) {
             let LetterBounds { count, bytes, age, full: _ } = *bounds;
             tracing::warn!(
@@ -43,16 +46,16 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be written.
-    pub async fn settle_letters(&self, pipeline: &Str, settled: Vec<Settled>) -> Result<(), StoreError> {
-        self.change_letters(pipeline, Change::Settle(settled)).await.map(drop)
+    pub async fn settle_letters(&self, pipeline: &Str, settled: Vec<ReplayedLetter>) -> Result<(), StoreError> {
+        self.change_letters(pipeline, LetterChange::Settle(settled)).await.map(drop)
     }
 
     /// Removes dead letters. Returns their number.
     ///
     /// # Errors
     /// The store cannot be written.
-    pub async fn remove_letters(&self, pipeline: &Str, which: Which) -> Result<u64, StoreError> {
-        Ok(self.change_letters(pipeline, Change::Remove(which)).await?.removed)
+    pub async fn remove_letters(&self, pipeline: &Str, which: LetterSelection) -> Result<u64, StoreError> {
+        Ok(self.change_letters(pipeline, LetterChange::Remove(which)).await?.removed)
     }
 
     /// Returns the newest dead letters below a number, newest first: at most `most`, or fewer if they are large.
@@ -65,7 +68,7 @@ impl Store {
         number: u64,
         most: usize,
     ) -> Result<Vec<(u64, StoredLetter)>, StoreError> {
-        self.letters(pipeline, Question::Below { number, most }).await
+        self.letters(pipeline, LetterQuery::Below { number, most }).await
     }
 
     /// Returns the existing dead letters with these numbers, in this order; if they are large, only the first of them.
@@ -77,7 +80,7 @@ impl Store {
         pipeline: &Str,
         numbers: Vec<u64>,
     ) -> Result<Vec<(u64, StoredLetter)>, StoreError> {
-        self.letters(pipeline, Question::Numbers(numbers)).await
+        self.letters(pipeline, LetterQuery::Numbers(numbers)).await
     }
 
     /// Returns the totals of the dead letters of a pipeline.
@@ -85,29 +88,29 @@ impl Store {
     /// # Errors
     /// The store cannot be read.
     pub async fn letter_totals(&self, pipeline: &Str) -> Result<LetterTotals, StoreError> {
-        match self.ask_letters(pipeline, Question::Totals).await? {
-            Answer::Totals(totals) => Ok(totals),
-            Answer::Letters(_) => Ok(LetterTotals::default()),
+        match self.ask_letters(pipeline, LetterQuery::Totals).await? {
+            LetterAnswer::Totals(totals) => Ok(totals),
+            LetterAnswer::Letters(_) => Ok(LetterTotals::default()),
         }
     }
 
-    async fn letters(&self, pipeline: &Str, question: Question) -> Result<Vec<(u64, StoredLetter)>, StoreError> {
+    async fn letters(&self, pipeline: &Str, question: LetterQuery) -> Result<Vec<(u64, StoredLetter)>, StoreError> {
         match self.ask_letters(pipeline, question).await? {
-            Answer::Letters(letters) => Ok(letters),
-            Answer::Totals(_) => Ok(Vec::new()),
+            LetterAnswer::Letters(letters) => Ok(letters),
+            LetterAnswer::Totals(_) => Ok(Vec::new()),
         }
     }
 
-    async fn ask_letters(&self, pipeline: &Str, question: Question) -> Result<Answer, StoreError> {
+    async fn ask_letters(&self, pipeline: &Str, question: LetterQuery) -> Result<LetterAnswer, StoreError> {
         match self.read(Read::Letters { pipeline: pipeline.clone(), question }).await? {
-            Found::Letters(answer) => Ok(answer),
+            ReadResult::Letters(answer) => Ok(answer),
             _ => Err(StoreError::Damaged("the response does not match the request".to_owned())),
         }
     }
 
-    async fn change_letters(&self, pipeline: &Str, change: Change) -> Result<Changed, StoreError> {
+    async fn change_letters(&self, pipeline: &Str, change: LetterChange) -> Result<LetterChangeResult, StoreError> {
         match self.write(Write::Letters { pipeline: pipeline.clone(), change }).await? {
-            Written::Letters(changed) => Ok(changed),
+            WriteResult::Letters(changed) => Ok(changed),
             _ => Err(StoreError::Damaged("the response does not match the request".to_owned())),
         }
     }

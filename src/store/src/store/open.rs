@@ -18,7 +18,7 @@ use crate::failure::LastWrite;
 use crate::file::{StoreFile, builder, create, head, initialized, io, open_existing, refused};
 use crate::meter::Meter;
 #[cfg(feature = "postgres")]
-use crate::owner::{Holding, Owner};
+use crate::owner::{Owner, StoreOwnership};
 #[cfg(feature = "postgres")]
 use crate::postgres;
 
@@ -27,7 +27,7 @@ impl Store {
         let holding = match &backend {
             Backend::Embedded(embedded) => embedded.holding(),
             #[cfg(feature = "postgres")]
-            Backend::Postgres(_) => watch::channel(Holding::Held).1,
+            Backend::Postgres(_) => watch::channel(StoreOwnership::Held).1,
         };
         Store {
             backend,

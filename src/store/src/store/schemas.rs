@@ -8,12 +8,16 @@ use anabranch_record::text::Str;
 use async_trait::async_trait;
 
 use super::Store;
-use crate::request::{Found, Read, Write, Written};
-use crate::schemas::{Answer, Deletion, Document, Entry, Question, Reference};
+use crate::request::{Read, ReadResult, Write, WriteResult};
+use crate::schemas::{Deletion, Reference, SchemaAnswer, SchemaDocument, SchemaEntry, SchemaQuery};
 
 /// Returns the text with references resolved, which readers of data need.
 fn whole(stored: &Str) -> Result<Str, SchemaError> {
-    if stored.contains('\0') { Ok(Document::of_stored(stored).map_err(failed)?.whole) } else { Ok(stored.clone()) }
+    if stored.contains('\0') {
+        Ok(SchemaDocument::of_stored(stored).map_err(failed)?.whole)
+    } else {
+        Ok(stored.clone())
+    }
 }
 
 fn failed(error: StoreError) -> SchemaError {
@@ -25,9 +29,9 @@ fn contradiction() -> SchemaError {
 }
 
 impl Store {
-    async fn answer(&self, question: Question) -> Result<Answer, SchemaError> {
+    async fn answer(&self, question: SchemaQuery) -> Result<SchemaAnswer, SchemaError> {
         match self.read(Read::Schemas(question)).await.map_err(failed)? {
-            Found::Schemas(answer) => Ok(answer),
+            ReadResult::Schemas(answer) => Ok(answer),
             _ => Err(contradiction()),
         }
     }
@@ -37,8 +41,8 @@ impl Store {
     /// # Errors
     /// The store cannot be read.
     pub async fn subjects(&self) -> Result<Vec<(Str, bool)>, SchemaError> {
-        match self.answer(Question::Subjects).await? {
-            Answer::Subjects(subjects) => Ok(subjects),
+        match self.answer(SchemaQuery::Subjects).await? {
+            SchemaAnswer::Subjects(subjects) => Ok(subjects),
             _ => Err(contradiction()),
         }
     }
@@ -47,9 +51,9 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub async fn entries(&self, subject: &Str) -> Result<Vec<Entry>, SchemaError> {
-        match self.answer(Question::Versions(subject.clone())).await? {
-            Answer::Versions(entries) => Ok(entries),
+    pub async fn entries(&self, subject: &Str) -> Result<Vec<SchemaEntry>, SchemaError> {
+        match self.answer(SchemaQuery::Versions(subject.clone())).await? {
+            SchemaAnswer::Versions(entries) => Ok(entries),
             _ => Err(contradiction()),
         }
     }
@@ -58,17 +62,17 @@ impl Store {
     ///
     /// # Errors
     /// The schema does not exist, or the store cannot be read.
-    pub async fn document(&self, id: SchemaId) -> Result<Document, SchemaError> {
-        Document::of_stored(&self.definition(id).await?.text).map_err(failed)
+    pub async fn document(&self, id: SchemaId) -> Result<SchemaDocument, SchemaError> {
+        SchemaDocument::of_stored(&self.definition(id).await?.text).map_err(failed)
     }
 
     /// Returns the id of a schema; `None` if it was never registered.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub async fn identify(&self, document: &Document) -> Result<Option<SchemaId>, SchemaError> {
-        match self.answer(Question::Identify(document.stored().map_err(failed)?)).await? {
-            Answer::Id(id) => Ok(id),
+    pub async fn identify(&self, document: &SchemaDocument) -> Result<Option<SchemaId>, SchemaError> {
+        match self.answer(SchemaQuery::Identify(document.stored().map_err(failed)?)).await? {
+            SchemaAnswer::Id(id) => Ok(id),
             _ => Err(contradiction()),
         }
     }
@@ -77,9 +81,9 @@ impl Store {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub async fn uses(&self, id: SchemaId) -> Result<Vec<(Str, Entry)>, SchemaError> {
-        match self.answer(Question::Uses(id)).await? {
-            Answer::Uses(uses) => Ok(uses),
+    pub async fn uses(&self, id: SchemaId) -> Result<Vec<(Str, SchemaEntry)>, SchemaError> {
+        match self.answer(SchemaQuery::Uses(id)).await? {
+            SchemaAnswer::Uses(uses) => Ok(uses),
             _ => Err(contradiction()),
         }
     }
@@ -90,10 +94,12 @@ impl Store {
     /// # Errors
     /// The store cannot be read.
     pub async fn referring(&self, subject: &Str, version: SchemaVersion) -> Result<Vec<SchemaId>, SchemaError> {
-        let Answer::Definitions(all) = self.answer(Question::Referring).await? else { return Err(contradiction()) };
+        let SchemaAnswer::Definitions(all) = self.answer(SchemaQuery::Referring).await? else {
+            return Err(contradiction());
+        };
         let mut ids = Vec::new();
         for definition in all {
-            let references = Document::of_stored(&definition.text).map_err(failed)?.references;
+            let references = SchemaDocument::of_stored(&definition.text).map_err(failed)?.references;
             let is_it = |it: &Reference| *it.subject == **subject && it.version == version.get();
             if references.iter().any(is_it) && self.uses(definition.id).await?.iter().any(|(_, entry)| !entry.deleted) {
                 ids.push(definition.id);
@@ -106,8 +112,8 @@ impl Store {
     ///
     /// # Errors
     /// The schema is not valid, or the store cannot be written.
-    pub async fn register(&self, subject: &Str, document: &Document) -> Result<Arc<Schema>, SchemaError> {
-        let Document { text, whole, .. } = document;
+    pub async fn register(&self, subject: &Str, document: &SchemaDocument) -> Result<Arc<Schema>, SchemaError> {
+        let SchemaDocument { text, whole, .. } = document;
         // PostgreSQL does not store zero bytes in texts, and schemas and subjects do not need them.
         if subject.contains('\0') || text.contains('\0') || whole.contains('\0') {
             return Err(SchemaError::Invalid("it contains a zero byte".into()));
@@ -116,8 +122,10 @@ impl Store {
         anabranch_ops_avro::check(whole).map_err(|error| SchemaError::Invalid(error.into()))?;
         let write = Write::Schema { subject: subject.clone(), text: document.stored().map_err(failed)? };
         match self.write(write).await.map_err(failed)? {
-            Written::Schema(schema) => Ok(Arc::new(Schema { text: whole.clone(), ..schema })),
-            Written::Nothing | Written::Epoch(_) | Written::Changes(_) | Written::Letters(_) => Err(contradiction()),
+            WriteResult::Schema(schema) => Ok(Arc::new(Schema { text: whole.clone(), ..schema })),
+            WriteResult::Nothing | WriteResult::Epoch(_) | WriteResult::Changes(_) | WriteResult::Letters(_) => {
+                Err(contradiction())
+            }
         }
     }
 
@@ -140,8 +148,8 @@ impl Store {
     /// # Errors
     /// The store cannot be read.
     pub async fn level(&self, subject: Option<&Str>) -> Result<Option<Str>, SchemaError> {
-        match self.answer(Question::Level(subject.cloned())).await? {
-            Answer::Level(level) => Ok(level),
+        match self.answer(SchemaQuery::Level(subject.cloned())).await? {
+            SchemaAnswer::Level(level) => Ok(level),
             _ => Err(contradiction()),
         }
     }
@@ -159,9 +167,9 @@ impl Store {
     }
 
     async fn definition(&self, id: SchemaId) -> Result<Arc<Definition>, SchemaError> {
-        match self.answer(Question::Definition(id)).await? {
-            Answer::Definition(Some(definition)) => Ok(definition),
-            Answer::Definition(None) => Err(SchemaError::SchemaNotFound(format!("id {id}").into())),
+        match self.answer(SchemaQuery::Definition(id)).await? {
+            SchemaAnswer::Definition(Some(definition)) => Ok(definition),
+            SchemaAnswer::Definition(None) => Err(SchemaError::SchemaNotFound(format!("id {id}").into())),
             _ => Err(contradiction()),
         }
     }
@@ -170,14 +178,16 @@ impl Store {
 #[async_trait]
 impl SchemaRegistry for Store {
     async fn create(&self, subject: &Str, _kind: SchemaKind, text: &Str) -> Result<Arc<Schema>, SchemaError> {
-        self.register(subject, &Document::alone(text.clone())).await
+        self.register(subject, &SchemaDocument::alone(text.clone())).await
     }
 
     async fn get(&self, subject: &Str, version: SchemaVersion) -> Result<Arc<Schema>, SchemaError> {
-        match self.answer(Question::Version(subject.clone(), version)).await? {
-            Answer::Schema(Some(schema)) if !schema.text.contains('\0') => Ok(schema),
-            Answer::Schema(Some(schema)) => Ok(Arc::new(Schema { text: whole(&schema.text)?, ..(*schema).clone() })),
-            Answer::Schema(None) => {
+        match self.answer(SchemaQuery::Version(subject.clone(), version)).await? {
+            SchemaAnswer::Schema(Some(schema)) if !schema.text.contains('\0') => Ok(schema),
+            SchemaAnswer::Schema(Some(schema)) => {
+                Ok(Arc::new(Schema { text: whole(&schema.text)?, ..(*schema).clone() }))
+            }
+            SchemaAnswer::Schema(None) => {
                 self.versions(subject).await?;
                 Err(SchemaError::VersionNotFound { subject: subject.clone(), version })
             }

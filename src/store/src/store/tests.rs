@@ -11,7 +11,7 @@ use super::*;
 use crate::compare::{Action, Entity};
 use crate::entity::{Origin, StopReason, StoredConnector, StoredDeadLetter, StoredProcessor, StoredSetting};
 use crate::error::OpenError;
-use crate::schemas::{Deletion, Document, Entry, Reference};
+use crate::schemas::{Deletion, Reference, SchemaDocument, SchemaEntry};
 use crate::tables;
 
 fn embedded(path: &Path) -> anabranch_settings::Database {
@@ -130,7 +130,7 @@ async fn position(store: &Store) -> Option<u64> {
     store.load(&epoch).await.unwrap().get(&lane("in")).map(|m| m.seq)
 }
 
-fn shown(changes: &[Change]) -> Vec<String> {
+fn shown(changes: &[ConfigurationChange]) -> Vec<String> {
     changes.iter().map(ToString::to_string).collect()
 }
 
@@ -223,7 +223,7 @@ async fn receipts_are_stored_with_the_marks_and_go_with_them() {
 /// Whatever stood in the place of an answer could be wrong: no marks start every source from its beginning.
 #[test]
 fn an_answer_to_another_question_is_no_answer() {
-    let error = contradiction(&Found::Recalled(vec![Some(Bytes::from_static(b"secret"))]));
+    let error = contradiction(&ReadResult::Recalled(vec![Some(Bytes::from_static(b"secret"))]));
     assert_eq!(error.to_string(), "state store is damaged: the response `Recalled` does not match the request");
 }
 
@@ -265,7 +265,7 @@ async fn schemas_survive_a_restart() {
         {
             let store = Store::open(&database).unwrap();
             assert!(store.subjects().await.unwrap().is_empty());
-            assert_eq!(store.identify(&Document::alone(long.clone())).await.unwrap(), None);
+            assert_eq!(store.identify(&SchemaDocument::alone(long.clone())).await.unwrap(), None);
             let missing = store.get(&subject("a"), SchemaVersion::FIRST).await.unwrap_err();
             assert_eq!(missing.code().name(), "schema_subject_not_found");
             assert_eq!(store.by_id(SchemaId::FIRST).await.unwrap_err().code().name(), "schema_not_found");
@@ -300,10 +300,10 @@ async fn schemas_survive_a_restart() {
         let names: Vec<(String, bool)> =
             store.subjects().await.unwrap().into_iter().map(|(name, deleted)| (name.to_string(), deleted)).collect();
         assert_eq!(names, ["a", "aa", "b", "c", "many"].map(|name| (name.to_owned(), false)));
-        assert_eq!(store.identify(&Document::alone(long.clone())).await.unwrap(), Some(SchemaId::FIRST));
-        assert_eq!(store.identify(&Document::alone("\"none\"".into())).await.unwrap(), None);
+        assert_eq!(store.identify(&SchemaDocument::alone(long.clone())).await.unwrap(), Some(SchemaId::FIRST));
+        assert_eq!(store.identify(&SchemaDocument::alone("\"none\"".into())).await.unwrap(), None);
         let id = SchemaId::new(2).unwrap();
-        let entry = |version| Entry { version, id, deleted: false };
+        let entry = |version| SchemaEntry { version, id, deleted: false };
         let uses = store.uses(id).await.unwrap();
         assert_eq!(uses, [(subject("a"), entry(second)), (subject("b"), entry(SchemaVersion::FIRST))]);
         assert!(store.uses(SchemaId::new(99).unwrap()).await.unwrap().is_empty());
@@ -334,13 +334,13 @@ async fn deleted_schemas_are_found_by_who_names_them_until_they_are_gone() {
         store.delete_schemas(&s, vec![first, second, third], Deletion::Gone).await.unwrap();
         assert_eq!(store.get(&s, first).await.unwrap_err().code().name(), "schema_subject_not_found");
         assert_eq!(store.by_id(SchemaId::FIRST).await.unwrap_err().code().name(), "schema_not_found");
-        assert_eq!(store.identify(&Document::alone(long.clone())).await.unwrap(), None);
+        assert_eq!(store.identify(&SchemaDocument::alone(long.clone())).await.unwrap(), None);
         assert_eq!(store.by_id(SchemaId::new(2).unwrap()).await.unwrap().text, int, "the other subject has it");
         let anew = store.create(&s, SchemaKind::Avro, &long).await.unwrap();
         assert_eq!((anew.version.get(), anew.id.get()), (4, 3), "no number is given twice");
 
         let references = vec![Reference { name: "x".into(), subject: "t".into(), version: 1 }];
-        let document = Document { text: "\"x\"".into(), references, whole: "\"string\"".into() };
+        let document = SchemaDocument { text: "\"x\"".into(), references, whole: "\"string\"".into() };
         let made = store.register(&s, &document).await.unwrap();
         assert_eq!(store.document(made.id).await.unwrap(), document);
         assert_eq!(store.get(&s, made.version).await.unwrap().text, document.whole);
@@ -390,7 +390,7 @@ async fn a_fenced_commit_does_not_disturb_those_it_is_grouped_with() {
 async fn a_trial_changes_nothing() {
     for store in TestDatabases::new().stores() {
         let store = with_position(store).await;
-        assert!(matches!(store.write(Write::Trial(100_000)).await, Ok(Written::Nothing)));
+        assert!(matches!(store.write(Write::Trial(100_000)).await, Ok(WriteResult::Nothing)));
         store.check().await.unwrap();
         assert!(store.numbers().await.unwrap().works);
         assert_eq!(position(&store).await, Some(7));

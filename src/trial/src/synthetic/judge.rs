@@ -1,4 +1,4 @@
-//! Finds the points of a pipeline where every synthetic record fails, whatever its data are.
+//! Finds the points of a pipeline where every synthetic record fails, for all kinds of data.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ use anabranch_record::{Data, Record};
 use anabranch_template::{EvalError, InSetting, Reason, condition};
 
 use super::names::{FieldPath, paths};
-use super::origins::{self, Origin};
+use super::origins::{self, ValueOrigin};
 use super::patterns::Wanted;
 use super::records::{Synthetic, whole};
 use super::script;
@@ -22,10 +22,10 @@ use crate::codes;
 /// Minimum number of records to judge a point by, and minimum number of forms of data among them.
 const FEWEST: usize = 8;
 const FEWEST_VARIANTS: usize = 4;
-/// Fewest kinds of values of a field that must have failed, where the field is as the source gave it.
+/// Minimum number of kinds of values of a field that must have failed, if the field has the value from the source.
 const FEWEST_KINDS: usize = 4;
 
-/// Processors that take a text apart: what they say depends on the text.
+/// Processors that parse a text: their errors depend on the text.
 const READERS: [&str; 8] = [
     "base64.decode",
     "base64.encode",
@@ -38,7 +38,7 @@ const READERS: [&str; 8] = [
 ];
 
 /// A point where every record fails.
-pub(super) struct Failing<'a> {
+pub(super) struct AlwaysFails<'a> {
     /// The processor or destination.
     pub(super) node: &'a Node,
     /// The failure of most of its records.
@@ -53,20 +53,20 @@ pub(super) fn judge<'a>(
     point: FailurePoint,
     observations: &[Observation],
     records: &HashMap<usize, Synthetic>,
-) -> Option<Failing<'a>> {
+) -> Option<AlwaysFails<'a>> {
     if observations.iter().all(|observation| observation.fault.is_none()) {
         return None;
     }
     let node = node_at(compiled, point)?;
     let context = PointContext::of(compiled, node, point)?;
     let counts = |observation: &&Observation| observation.fault.is_some() || !context.lets_pass(observation, records);
-    let failed: Option<Vec<Failed<'_>>> =
-        observations.iter().filter(counts).map(|observation| Failed::of(observation, records)).collect();
+    let failed: Option<Vec<FailedRecord<'_>>> =
+        observations.iter().filter(counts).map(|observation| FailedRecord::of(observation, records)).collect();
     let failed = failed?;
-    if !is_enough(&failed.iter().collect::<Vec<_>>()) || failed.iter().any(Failed::is_on_purpose) {
+    if !is_enough(&failed.iter().collect::<Vec<_>>()) || failed.iter().any(FailedRecord::is_on_purpose) {
         return None;
     }
-    let mut by_message: BTreeMap<String, Vec<&Failed<'_>>> = BTreeMap::new();
+    let mut by_message: BTreeMap<String, Vec<&FailedRecord<'_>>> = BTreeMap::new();
     for one in &failed {
         by_message.entry(one.fault.message()).or_default().push(one);
     }
@@ -78,7 +78,7 @@ pub(super) fn judge<'a>(
         FailureKind::Destination => is_enough(most) && context.is_sure(&failed) && context.is_sure_of_key(&failed),
         FailureKind::Other => is_enough(most) && context.is_sure(&failed),
     };
-    is_sure.then(|| Failing { node, fault: most[0].fault.clone(), records: failed.len() })
+    is_sure.then(|| AlwaysFails { node, fault: most[0].fault.clone(), records: failed.len() })
 }
 
 /// Kind of a failure point.
@@ -88,7 +88,7 @@ enum FailureKind {
     /// One of [`READERS`], and the format that it expects in texts, if known.
     Reader(Option<Wanted>),
     Script,
-    /// A destination, which writes the key and the payload also where its settings do not name them.
+    /// A destination, which writes the key and the payload even if its settings do not name them.
     Destination,
     Other,
 }
@@ -97,9 +97,9 @@ enum FailureKind {
 struct PointContext {
     what: FailureKind,
     text: String,
-    named: Vec<(FieldPath, Origin)>,
-    /// Where the whole key comes from.
-    key: Origin,
+    named: Vec<(FieldPath, ValueOrigin)>,
+    /// Origin of the whole key.
+    key: ValueOrigin,
 }
 
 impl PointContext {
@@ -147,14 +147,14 @@ impl PointContext {
         }
     }
 
-    /// Whether fields that depend on data were of many kinds.
-    fn is_diverse(&self, failed: &[Failed<'_>]) -> bool {
+    /// Returns `true` if fields that depend on data were of many kinds.
+    fn is_diverse(&self, failed: &[FailedRecord<'_>]) -> bool {
         self.named.iter().all(|(path, origin)| match origin {
-            Origin::Given => is_known(path, failed) || is_diverse(path, failed),
-            Origin::Fixed | Origin::Formed | Origin::Around(_) => {
+            ValueOrigin::Given => is_known(path, failed) || is_diverse(path, failed),
+            ValueOrigin::Fixed | ValueOrigin::Formed | ValueOrigin::Around(_) => {
                 is_made(path, failed) || is_known(path, failed) || is_diverse(path, failed)
             }
-            Origin::Any => {
+            ValueOrigin::Any => {
                 let here = failed.iter().map(|failed| value_at(path, path.side.of(failed.before)));
                 !path.names.is_empty() && count_kinds(here) >= FEWEST_KINDS
             }
@@ -162,16 +162,17 @@ impl PointContext {
     }
 
     /// Returns `true` if the point reads something that depends on data.
-    fn reads_data(&self, failed: &[Failed<'_>]) -> bool {
-        let is_own = |(path, origin): &(FieldPath, Origin)| {
-            matches!(origin, Origin::Fixed | Origin::Formed) && is_made(path, failed)
+    fn reads_data(&self, failed: &[FailedRecord<'_>]) -> bool {
+        let is_own = |(path, origin): &(FieldPath, ValueOrigin)| {
+            matches!(origin, ValueOrigin::Fixed | ValueOrigin::Formed) && is_made(path, failed)
         };
         !self.named.iter().all(is_own)
     }
 
-    /// Whether no record can avoid the failure of an expression: it does not read data, or no kind of data is right.
-    fn is_sure(&self, failed: &[Failed<'_>]) -> bool {
-        let is_of_kind = |failed: &Failed<'_>| match reason(failed.fault) {
+    /// Returns `true` if no record can avoid the failure of an expression: it does not read data, or no kind of data is
+    /// right.
+    fn is_sure(&self, failed: &[FailedRecord<'_>]) -> bool {
+        let is_of_kind = |failed: &FailedRecord<'_>| match reason(failed.fault) {
             Some(Reason::Kind) => true,
             Some(Reason::Lacking) => self.lacks(failed),
             Some(Reason::Content | Reason::Purpose) | None => false,
@@ -181,30 +182,30 @@ impl PointContext {
             && (self.named.is_empty() || !self.text.contains("egex"))
     }
 
-    /// Returns `true` if no other data make a key that the destination takes. What a setting says of a record is judged by
-    /// what the setting names.
-    fn is_sure_of_key(&self, failed: &[Failed<'_>]) -> bool {
+    /// Returns `true` if no other data make a key that the destination accepts. The names in a setting decide which
+    /// parts of a record it reads.
+    fn is_sure_of_key(&self, failed: &[FailedRecord<'_>]) -> bool {
         let can_be = match &self.key {
-            Origin::Given | Origin::Fixed | Origin::Formed => false,
-            Origin::Around(pattern) => pattern.can_be(Wanted::Json),
-            Origin::Any => true,
+            ValueOrigin::Given | ValueOrigin::Fixed | ValueOrigin::Formed => false,
+            ValueOrigin::Around(pattern) => pattern.can_be(Wanted::Json),
+            ValueOrigin::Any => true,
         };
         !can_be || failed.iter().all(|failed| reason(failed.fault).is_some())
     }
 
     /// Returns `true` if a field that the point reads is missing or null in the record.
-    fn lacks(&self, failed: &Failed<'_>) -> bool {
+    fn lacks(&self, failed: &FailedRecord<'_>) -> bool {
         let is_lacking =
             |path: &FieldPath| matches!(value_at(path, path.side.of(failed.before)), None | Some(Value::Null));
         self.named.iter().any(|(path, _)| is_lacking(path))
     }
 
-    fn is_sure_of_condition(&self, failed: &[Failed<'_>], most: &[&Failed<'_>]) -> bool {
+    fn is_sure_of_condition(&self, failed: &[FailedRecord<'_>], most: &[&FailedRecord<'_>]) -> bool {
         if failed.iter().all(|failed| failed.fault.code() == codes::CONDITION_NOT_BOOLEAN) {
             let can_be = match origins::form(&self.text) {
-                Origin::Around(pattern) => pattern.can_be(Wanted::Verdict),
-                Origin::Fixed | Origin::Formed => false,
-                Origin::Given | Origin::Any => true,
+                ValueOrigin::Around(pattern) => pattern.can_be(Wanted::Verdict),
+                ValueOrigin::Fixed | ValueOrigin::Formed => false,
+                ValueOrigin::Given | ValueOrigin::Any => true,
             };
             return !can_be && self.is_diverse(failed) && (self.named.is_empty() || !self.text.contains("egex"));
         }
@@ -212,23 +213,27 @@ impl PointContext {
         is_one && is_enough(most) && self.is_sure(failed)
     }
 
-    /// A step that takes a text apart is judged where a step before has made the text.
-    fn is_sure_of_reader(&self, failed: &[Failed<'_>], wanted: Option<Wanted>) -> bool {
-        let is_text = |failed: &Failed<'_>, path: &FieldPath| {
+    /// A processor that parses a text is judged if an earlier processor has created the text.
+    fn is_sure_of_reader(&self, failed: &[FailedRecord<'_>], wanted: Option<Wanted>) -> bool {
+        let is_text = |failed: &FailedRecord<'_>, path: &FieldPath| {
             matches!(value_at(path, path.side.of(failed.before)), Some(Value::Text(_)))
         };
         self.named.iter().all(|(path, origin)| {
             let is_own = match origin {
-                Origin::Fixed | Origin::Formed => true,
-                Origin::Around(pattern) => wanted.is_some_and(|wanted| !pattern.can_be(wanted)),
-                Origin::Given | Origin::Any => false,
+                ValueOrigin::Fixed | ValueOrigin::Formed => true,
+                ValueOrigin::Around(pattern) => wanted.is_some_and(|wanted| !pattern.can_be(wanted)),
+                ValueOrigin::Given | ValueOrigin::Any => false,
             };
             (is_own && is_made(path, failed))
                 || (is_known(path, failed) && !failed.iter().any(|failed| is_text(failed, path)))
         })
     }
 
-    fn is_sure_of_script(&self, failed: &[Failed<'_>], by_message: &BTreeMap<String, Vec<&Failed<'_>>>) -> bool {
+    fn is_sure_of_script(
+        &self,
+        failed: &[FailedRecord<'_>],
+        by_message: &BTreeMap<String, Vec<&FailedRecord<'_>>>,
+    ) -> bool {
         let thrown = |message: &String| script::is_thrown(&self.text, message);
         if by_message.keys().any(thrown) {
             return false;
@@ -253,17 +258,18 @@ impl PointContext {
         });
         let is_gone = !self.named.is_empty()
             && self.named.iter().all(|(path, origin)| {
-                let is_there = |failed: &Failed<'_>| value_at(path, path.side.of(failed.before)).is_some();
-                let is_own = *origin == Origin::Fixed && is_made(path, failed);
+                let is_there = |failed: &FailedRecord<'_>| value_at(path, path.side.of(failed.before)).is_some();
+                let is_own = *origin == ValueOrigin::Fixed && is_made(path, failed);
                 (is_own || is_known(path, failed)) && !failed.iter().any(is_there)
             });
-        let reads_text = self.named.iter().any(|(_, origin)| matches!(origin, Origin::Any | Origin::Around(_)));
+        let reads_text =
+            self.named.iter().any(|(_, origin)| matches!(origin, ValueOrigin::Any | ValueOrigin::Around(_)));
         let is_of_kind = !reads_text && !script::is_of_data(message);
         is_of_kind || is_of_known || is_gone
     }
 }
 
-/// Returns the format that a step of [`READERS`] expects in texts.
+/// Returns the format that a processor of [`READERS`] expects in texts.
 fn wanted(node: &Node, plugin: &str) -> Option<Wanted> {
     match plugin {
         "field.convert" => match settings(node, |name| name == "type").as_str() {
@@ -280,7 +286,7 @@ fn wanted(node: &Node, plugin: &str) -> Option<Wanted> {
     }
 }
 
-/// Why an expression failed; `None` for failures of other things.
+/// Returns the reason why an expression failed; `None` for other failures.
 fn reason(fault: &Fault) -> Option<Reason> {
     let cause = fault.cause();
     let error = condition::error_of(fault)
@@ -302,16 +308,16 @@ fn origin<'a>(observation: &Observation, records: &'a HashMap<usize, Synthetic>)
 }
 
 /// A failed record, and the synthetic record that it was made of.
-struct Failed<'a> {
+struct FailedRecord<'a> {
     before: &'a Record,
     origin: &'a Synthetic,
     fault: &'a Fault,
 }
 
-impl<'a> Failed<'a> {
+impl<'a> FailedRecord<'a> {
     fn of(observation: &'a Observation, records: &'a HashMap<usize, Synthetic>) -> Option<Self> {
         let fault = observation.fault.as_ref().filter(|fault| fault.class() == FaultClass::Record)?;
-        Some(Failed { before: &observation.before, origin: origin(observation, records)?, fault })
+        Some(FailedRecord { before: &observation.before, origin: origin(observation, records)?, fault })
     }
 
     fn is_on_purpose(&self) -> bool {
@@ -319,7 +325,7 @@ impl<'a> Failed<'a> {
     }
 }
 
-fn is_enough(failed: &[&Failed<'_>]) -> bool {
+fn is_enough(failed: &[&FailedRecord<'_>]) -> bool {
     let variants: BTreeSet<usize> = failed.iter().map(|failed| failed.origin.variant).collect();
     failed.len() >= FEWEST && variants.len() >= FEWEST_VARIANTS
 }
@@ -331,7 +337,7 @@ fn node_at(compiled: &Compiled, point: FailurePoint) -> Option<&Node> {
 }
 
 /// Returns `true` if an earlier step has changed the field in all records that had it.
-fn is_made(path: &FieldPath, failed: &[Failed<'_>]) -> bool {
+fn is_made(path: &FieldPath, failed: &[FailedRecord<'_>]) -> bool {
     let (mut changed, mut same) = (0, 0);
     for one in failed {
         match (found(path, one.origin), value_at(path, path.side.of(one.before))) {
@@ -345,7 +351,7 @@ fn is_made(path: &FieldPath, failed: &[Failed<'_>]) -> bool {
 }
 
 /// Returns `true` if the source declares the type of the field, so that other data cannot occur.
-fn is_known(path: &FieldPath, failed: &[Failed<'_>]) -> bool {
+fn is_known(path: &FieldPath, failed: &[FailedRecord<'_>]) -> bool {
     failed.iter().all(|failed| match path.side {
         Side::Key => failed.origin.known.key,
         Side::Before => failed.origin.known.no_before || failed.origin.known.fields,
@@ -383,7 +389,7 @@ fn within<'o>(object: &'o Object, names: &[String]) -> Option<&'o Value> {
 }
 
 /// Returns `true` if the source gave the field values of many types among the records that failed.
-fn is_diverse(path: &FieldPath, failed: &[Failed<'_>]) -> bool {
+fn is_diverse(path: &FieldPath, failed: &[FailedRecord<'_>]) -> bool {
     let kinds = count_kinds(failed.iter().map(|one| found(path, one.origin)));
     kinds >= FEWEST_KINDS || (path.names.is_empty() && kinds > 0)
 }

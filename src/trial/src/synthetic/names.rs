@@ -1,15 +1,15 @@
-//! The fields, metadata and texts that a pipeline names: of these its synthetic records are made.
+//! The fields, metadata and texts that a pipeline names, which are the material of synthetic records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_record::reference::Side;
 
-/// Most names of one kind that are taken out of a pipeline.
+/// Maximum number of names of one kind that are taken from a pipeline.
 const MOST: usize = 64;
-/// Longest text of a pipeline that becomes a value.
+/// Maximum length of a text of a pipeline that becomes a value.
 const LONGEST: usize = 64;
 
-/// Names of fields, with those inside of them.
+/// Names of fields, with the names of their fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tree(pub(super) BTreeMap<String, Tree>);
 
@@ -35,29 +35,29 @@ impl Tree {
 /// A field that a text names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FieldPath {
-    /// Where it is looked up.
+    /// The side of the record.
     pub(super) side: Side,
-    /// The names that lead to it; none: all of the side.
+    /// Path of names in the side; empty = the whole side.
     pub(super) names: Vec<String>,
 }
 
-/// What the texts of a pipeline name.
+/// Names in the texts of a pipeline.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
+pub(super) struct PipelineNames {
     /// Fields of the key.
     pub(super) key: Tree,
     /// Fields of both sides of the payload.
     pub(super) data: Tree,
-    /// Fields of something else: of the elements of a list, or of a variable.
+    /// Fields of other values: of the elements of a list, or of a variable.
     pub(super) loose: Tree,
     /// Keys of metadata.
     pub(super) metadata: BTreeSet<String>,
-    /// Texts in quotes, in the order in which they stand.
+    /// Quoted texts, in the order of the pipeline.
     pub(super) literals: Vec<String>,
 }
 
-impl Names {
-    /// Adds what a text names.
+impl PipelineNames {
+    /// Adds the names in a text.
     pub(super) fn read(&mut self, text: &str) {
         for path in paths(text) {
             match path.side {
@@ -120,7 +120,7 @@ fn loose(text: &str) -> Vec<Vec<String>> {
         }
         rest = if after.len() < rest.len() - at { after } else { &rest[at + 1..] };
     }
-    // Names that a script takes out of an object: `const { a, b } = …`.
+    // Names in a destructuring pattern of a script: `const { a, b } = …`.
     for (at, _) in text.match_indices('{') {
         let before = text[..at].trim_end();
         if ["const", "let", "var", "("].iter().any(|word| before.ends_with(word))
@@ -175,7 +175,7 @@ fn leading_literals(text: &str) -> Vec<String> {
     names
 }
 
-/// Texts in quotes of any kind. One that is not closed on its line is none.
+/// Texts in quotes of any kind. A text whose quote is not closed on its line is ignored.
 pub(super) fn literals(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn names_of_variables_and_texts_in_quotes_are_found() {
-        let mut names = Names::default();
+        let mut names = PipelineNames::default();
         names.read("const { id, total: sum } = rec.Payload.After; for (const i of items) { s += i.product.price; }");
         names.read("{{ range splitList \"::\" .Payload.After.csv }}{{ .sku }}{{ end }}");
         names.read("{{ index .Metadata \"file.path\" }}");

@@ -1,4 +1,4 @@
-//! Where the value of a field comes from: what the steps before a place make of it, whatever the data are.
+//! The origin of a field's value at a point: the effect of the earlier processors on it, independent of the data.
 
 use std::collections::HashSet;
 
@@ -17,30 +17,30 @@ use super::script;
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Origin {
-    /// From the source, or decoded from all of what the source gives.
+pub(super) enum ValueOrigin {
+    /// From the source, or decoded from the whole value of the source.
     Given,
     /// From the pipeline alone: a constant, or no value at all.
     Fixed,
-    /// From a step that gives it a form of its own, such as a hash or a number.
+    /// From a processor that determines its form, such as a hash or a number.
     Formed,
     /// From a template that puts text of the record between constant text.
     Around(Pattern),
-    /// From a step that may make anything of the data.
+    /// From a processor with unknown results.
     Any,
 }
 
-/// Says where a field comes from behind the steps of each source, as [`steps_before`] returns them.
-pub(super) fn origin(lines: &[Vec<&Node>], path: &FieldPath) -> Origin {
-    let mut found: Option<Origin> = None;
+/// Returns the origin of a field after the processors of each source, as [`steps_before`] returns them.
+pub(super) fn origin(lines: &[Vec<&Node>], path: &FieldPath) -> ValueOrigin {
+    let mut found: Option<ValueOrigin> = None;
     for steps in lines {
         let here = behind(steps, path);
         found = match found {
-            Some(other) if other != here => return Origin::Any,
+            Some(other) if other != here => return ValueOrigin::Any,
             _ => Some(here),
         };
     }
-    found.unwrap_or(Origin::Any)
+    found.unwrap_or(ValueOrigin::Any)
 }
 
 /// The processors between each source and the node of `rewritten`, in order.
@@ -56,54 +56,54 @@ pub(super) fn steps_before(compiled: &Compiled, at: NodeIndex) -> Vec<Vec<&Node>
     lines.collect()
 }
 
-/// Where a field comes from behind steps that follow on a source.
-fn behind(steps: &[&Node], path: &FieldPath) -> Origin {
-    let Some((last, steps)) = steps.split_last() else { return Origin::Given };
+/// Returns the origin of a field after the processors that follow a source.
+fn behind(steps: &[&Node], path: &FieldPath) -> ValueOrigin {
+    let Some((last, steps)) = steps.split_last() else { return ValueOrigin::Given };
     let before = behind(steps, path);
     let after = made(last, steps, path, &before);
     let is_guarded = last.kind.operator().is_some_and(|step| step.guard.is_some());
-    match is_guarded && after != before && before != Origin::Given {
-        true => Origin::Any,
+    match is_guarded && after != before && before != ValueOrigin::Given {
+        true => ValueOrigin::Any,
         false => after,
     }
 }
 
-/// What a step makes of a field.
-fn made(step: &Node, steps: &[&Node], path: &FieldPath, before: &Origin) -> Origin {
+/// Returns the origin of a field after a processor.
+fn made(step: &Node, steps: &[&Node], path: &FieldPath, before: &ValueOrigin) -> ValueOrigin {
     let Some(operator) = step.kind.operator() else { return before.clone() };
     let fields: Vec<FieldPath> = setting(step, "field").map(paths).unwrap_or_default();
     let is_at = fields.iter().any(|field| field == path);
     let is_in = fields.iter().any(|field| holds(field, path));
-    // A step that keeps what the pipeline alone decides.
-    let kept = |other: Origin| if *before == Origin::Fixed { Origin::Fixed } else { other };
+    // A processor that keeps a value which depends only on the pipeline.
+    let kept = |other: ValueOrigin| if *before == ValueOrigin::Fixed { ValueOrigin::Fixed } else { other };
     match operator.plugin.as_str() {
         "field.set" => match setting(step, "value").map(form) {
-            Some(form) if is_at || (is_in && form == Origin::Fixed) => form,
-            Some(_) if is_in => Origin::Any,
+            Some(form) if is_at || (is_in && form == ValueOrigin::Fixed) => form,
+            Some(_) if is_in => ValueOrigin::Any,
             _ => before.clone(),
         },
-        "field.convert" if is_at && setting(step, "type") != Some("string") => kept(Origin::Formed),
+        "field.convert" if is_at && setting(step, "type") != Some("string") => kept(ValueOrigin::Formed),
         "json.decode" if is_in => match (before, fields.iter().any(|field| field.names.is_empty())) {
-            (Origin::Given, true) => Origin::Given,
-            _ => kept(Origin::Any),
+            (ValueOrigin::Given, true) => ValueOrigin::Given,
+            _ => kept(ValueOrigin::Any),
         },
-        "base64.decode" | "split" if is_in => kept(Origin::Any),
-        "base64.encode" | "json.encode" if is_at => kept(Origin::Formed),
-        // Nothing is below a text.
-        "base64.encode" | "json.encode" if is_in => Origin::Fixed,
-        "ai.chunk" if is_in => Origin::Formed,
-        "unwrap.debezium" | "unwrap.kafkaconnect" | "unwrap.opencdc" => kept(Origin::Any),
+        "base64.decode" | "split" if is_in => kept(ValueOrigin::Any),
+        "base64.encode" | "json.encode" if is_at => kept(ValueOrigin::Formed),
+        // A text has no fields.
+        "base64.encode" | "json.encode" if is_in => ValueOrigin::Fixed,
+        "ai.chunk" if is_in => ValueOrigin::Formed,
+        "unwrap.debezium" | "unwrap.kafkaconnect" | "unwrap.opencdc" => kept(ValueOrigin::Any),
         "field.exclude" => {
             let gone = setting(step, "fields").map(paths).unwrap_or_default();
-            if gone.iter().any(|field| holds(field, path)) { Origin::Fixed } else { before.clone() }
+            if gone.iter().any(|field| holds(field, path)) { ValueOrigin::Fixed } else { before.clone() }
         }
         "field.rename" => renamed(step, steps, path, before),
         "custom.javascript" => {
             let script = step.settings.iter().find(|given| given.name.starts_with("script"));
             match script.map(|given| script::effect(whole(&given.value), path)) {
                 Some(script::Effect::None) => before.clone(),
-                Some(script::Effect::Fixed) => Origin::Fixed,
-                _ => Origin::Any,
+                Some(script::Effect::Fixed) => ValueOrigin::Fixed,
+                _ => ValueOrigin::Any,
             }
         }
         _ => before.clone(),
@@ -111,7 +111,7 @@ fn made(step: &Node, steps: &[&Node], path: &FieldPath, before: &Origin) -> Orig
 }
 
 /// `from:to,from:to`.
-fn renamed(step: &Node, steps: &[&Node], path: &FieldPath, before: &Origin) -> Origin {
+fn renamed(step: &Node, steps: &[&Node], path: &FieldPath, before: &ValueOrigin) -> ValueOrigin {
     let mapping = setting(step, "mapping").unwrap_or_default();
     for pair in mapping.split(',') {
         let Some((from, to)) = pair.split_once(':') else { continue };
@@ -125,13 +125,13 @@ fn renamed(step: &Node, steps: &[&Node], path: &FieldPath, before: &Origin) -> O
             return behind(steps, &FieldPath { side: path.side, names });
         }
         if holds(from, path) {
-            return Origin::Fixed;
+            return ValueOrigin::Fixed;
         }
     }
     before.clone()
 }
 
-/// Whether the field is `inner` or holds it.
+/// Returns `true` if the field is `inner` or holds it.
 fn holds(field: &FieldPath, inner: &FieldPath) -> bool {
     field.side == inner.side && inner.names.starts_with(&field.names)
 }
@@ -141,33 +141,33 @@ fn setting<'a>(node: &'a Node, name: &str) -> Option<&'a str> {
 }
 
 /// The form of the text that a template prints.
-pub(super) fn form(text: &str) -> Origin {
-    let Ok(template) = Template::parse(text, MissingKey::NoValue) else { return Origin::Any };
+pub(super) fn form(text: &str) -> ValueOrigin {
+    let Ok(template) = Template::parse(text, MissingKey::NoValue) else { return ValueOrigin::Any };
     if template.reads() == Access::NOTHING {
-        return Origin::Fixed;
+        return ValueOrigin::Fixed;
     }
     let tree = template.tree();
-    let Some(main) = tree.templates.first() else { return Origin::Any };
-    let mut printed = Printed::default();
+    let Some(main) = tree.templates.first() else { return ValueOrigin::Any };
+    let mut printed = PrintedTemplate::default();
     printed.read(&tree.source, &main.body);
     match printed {
-        Printed { is_free: false, .. } => Origin::Formed,
-        Printed { is_branched: true, .. } => Origin::Any,
-        Printed { pieces, .. } => Origin::Around(Pattern(pieces)),
+        PrintedTemplate { is_free: false, .. } => ValueOrigin::Formed,
+        PrintedTemplate { is_branched: true, .. } => ValueOrigin::Any,
+        PrintedTemplate { pieces, .. } => ValueOrigin::Around(Pattern(pieces)),
     }
 }
 
-/// What a template prints.
+/// Output of a template.
 #[derive(Default)]
-struct Printed {
+struct PrintedTemplate {
     pieces: Vec<Piece>,
-    /// Whether something is printed as the record has it.
+    /// `true` if a value of the record is printed unchanged.
     is_free: bool,
-    /// Whether it depends on the record which pieces are printed.
+    /// `true` if the choice of the printed pieces depends on the record.
     is_branched: bool,
 }
 
-impl Printed {
+impl PrintedTemplate {
     fn read(&mut self, source: &str, body: &Body) {
         for part in body {
             match part {
@@ -197,7 +197,7 @@ impl Printed {
     }
 }
 
-/// The pieces of the text that `printf` or `cat` makes of its arguments.
+/// The pieces of the text that `printf` or `cat` creates from its arguments.
 fn joined(pipeline: &Pipeline) -> Option<Vec<Piece>> {
     let [Command { head, args }] = &*pipeline.commands else { return None };
     let Term::Function(function) = &head.term else { return None };
@@ -234,7 +234,7 @@ fn joined(pipeline: &Pipeline) -> Option<Vec<Piece>> {
     }
 }
 
-/// Functions whose text has a form of its own, whatever they are called with.
+/// Functions whose output has a fixed form, whatever their arguments are.
 const FORMED: [&str; 66] = [
     "add",
     "add1",
@@ -313,7 +313,7 @@ fn is_formed(pipeline: &Pipeline) -> bool {
             "printf" => args.first().and_then(text).is_some_and(|format| !prints_text(format)),
             "date" | "dateInZone" | "date_in_zone" => is_literal(0),
             "ternary" => is_literal(0) && is_literal(1),
-            // A path is one of the file system, which the source knows.
+            // The path is in the file system of the source.
             "index" => args.get(1).and_then(text) == Some("file.path"),
             name => FORMED.contains(&name),
         },
@@ -331,7 +331,7 @@ fn text(operand: &Operand) -> Option<&str> {
     }
 }
 
-/// Whether a format prints a text as it is: `%s`, `%v`.
+/// Returns `true` if a format prints a text as it is: `%s`, `%v`.
 fn prints_text(format: &str) -> bool {
     let verb = |rest: &str| rest.chars().find(|c| c.is_ascii_alphabetic() || *c == '%');
     let format = format.replace("%%", "");
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn a_template_has_a_form_of_its_own_or_that_of_the_data() {
         for text in ["n/a", "{{ list 1 2 | join \",\" }}", "{{ add 1 2 }} EUR"] {
-            assert_eq!(form(text), Origin::Fixed, "{text}");
+            assert_eq!(form(text), ValueOrigin::Fixed, "{text}");
         }
         for text in [
             "{{ quote .Payload.After.n }}",
@@ -359,14 +359,14 @@ mod tests {
             "{{ ago now }}{{ .Operation }}",
             "{{ index .Metadata \"file.path\" }}",
         ] {
-            assert_eq!(form(text), Origin::Formed, "{text}");
+            assert_eq!(form(text), ValueOrigin::Formed, "{text}");
         }
         for text in ["{{ .Payload.After.n }}", "a {{ trim .Payload.After.n }}", "{{ printf \"%s!\" .Key }}"] {
-            assert!(matches!(form(text), Origin::Around(_)), "{text}");
+            assert!(matches!(form(text), ValueOrigin::Around(_)), "{text}");
         }
         let pieces = |pieces: &[Option<&str>]| {
             let piece = |piece: &Option<&str>| piece.map_or(Piece::Hole, |text| Piece::Text(text.to_owned()));
-            Origin::Around(Pattern(pieces.iter().map(piece).collect()))
+            ValueOrigin::Around(Pattern(pieces.iter().map(piece).collect()))
         };
         assert_eq!(form("{{ cat .Key \"EUR \" }}"), pieces(&[None, None, Some("EUR")]));
         assert_eq!(
@@ -374,7 +374,7 @@ mod tests {
             pieces(&[Some(""), Some("a"), Some("-"), None, Some(""), Some("%"), Some("")])
         );
         for text in ["{{ range .Payload.After.l }}{{ . }}{{ end }}", "{{ if .Key }}{{ .Payload.After.n }}{{ end }}"] {
-            assert_eq!(form(text), Origin::Any, "{text}");
+            assert_eq!(form(text), ValueOrigin::Any, "{text}");
         }
     }
 }

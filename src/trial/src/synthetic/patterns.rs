@@ -1,4 +1,4 @@
-//! Texts of which parts are constant, and what such a text can be.
+//! Texts with constant parts, and the kinds of values that such a text can be.
 
 /// A piece of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(super) enum Piece {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern(pub(super) Vec<Piece>);
 
-/// What a step takes a text for.
+/// The kind of value that a processor parses a text as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// An integer in base 10.
@@ -28,7 +28,7 @@ pub(super) enum Wanted {
     Json,
     /// Text of base64.
     Base64,
-    /// A list, which no text is.
+    /// A list. A text is never a list.
     List,
     /// `true` or `false`, the only texts that a condition may print.
     Verdict,
@@ -51,11 +51,11 @@ const TIMES: [&str; 8] = [
 
 /// Texts that may stand in a hole of JSON.
 const PIECES_OF_JSON: [&str; 7] = ["1", "x", "\"x\"", "", "{}", "[1]", "\"a\":1"];
-/// Most holes for which all combinations are tried.
+/// Maximum number of holes for which all combinations are tried.
 const MOST_HOLES: usize = 5;
 
 impl Pattern {
-    /// Whether some text in the holes makes it such a text. `true` where that is not decided.
+    /// Returns `true` if some text in the holes makes it such a text, or if that is not decidable.
     pub(super) fn can_be(&self, wanted: Wanted) -> bool {
         match wanted {
             Wanted::List => false,
@@ -69,7 +69,8 @@ impl Pattern {
         }
     }
 
-    /// Whether all characters of the constant pieces are allowed. `at`: 0 for the first character of the text.
+    /// Returns `true` if all characters of the constant pieces are allowed. `at`: 0 for the first character of the
+    /// text.
     fn is_of(&self, is_allowed: impl Fn(usize, char) -> bool) -> bool {
         self.0.iter().enumerate().all(|(piece, part)| match part {
             Piece::Hole => true,
@@ -98,7 +99,7 @@ impl Pattern {
         self.changed(|text| text.trim().to_owned())
     }
 
-    /// Whether the text of [`TIMES`] fits, or one with fewer digits in its fraction or in all.
+    /// Returns `true` if the text of [`TIMES`] fits, or one with fewer digits in its fraction or in all.
     fn fits_time(&self, time: &str) -> bool {
         let zeros = |count: usize| "0".repeat(count);
         match time.split_once('.') {
@@ -115,7 +116,7 @@ impl Pattern {
         }
     }
 
-    /// Whether the text is the pattern with some text in its holes.
+    /// Returns `true` if the text is the pattern with some text in its holes.
     fn fits(&self, text: &str) -> bool {
         let mut rest = text;
         let mut after_hole = false;

@@ -1,4 +1,4 @@
-//! Synthetic records: what a source may give, judged by the source and the pipeline.
+//! Synthetic records: possible records of a source, derived from the source and the pipeline.
 
 use anabranch_graph::plan::graph::{NodeKind, PlanGraph};
 use anabranch_plugin::flow::{Fields, Form, Kinds, RecordShape, Shape};
@@ -8,28 +8,28 @@ use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Operation, Position, Record};
 
-use super::names::{Names, Tree};
-use super::values::{Kind, Maker, json, kinds};
+use super::names::{PipelineNames, Tree};
+use super::values::{SyntheticKind, ValueMaker, json, kinds};
 
 /// A synthetic record and the data that it holds.
 #[derive(Clone, Debug)]
 pub(super) struct Synthetic {
     /// The record as the source would give it.
     pub(super) record: Record,
-    /// The fields of its key and of both sides of its payload, also where the record has them as text.
+    /// The fields of its key and of both sides of its payload, even if the record has them as text.
     pub(super) fields: [Object; 2],
-    /// Which of the forms of data it has: records of one number are of one source each, and alike.
+    /// Number of its form of data. Each source has one record of each form.
     pub(super) variant: usize,
-    /// Whether its fields are all empty or null.
+    /// `true` if its fields are all empty or null.
     pub(super) is_hollow: bool,
-    /// What of it is as every record of the source has it, so that no other data need be thought of.
-    pub(super) known: Known,
+    /// The parts that are the same in every record of the source, so that other data cannot occur.
+    pub(super) known: DeclaredParts,
 }
 
 /// Parts of a record that a source declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
-    /// There are no other metadata.
+pub(super) struct DeclaredParts {
+    /// `true` if it has no other metadata.
     pub(super) metadata: bool,
     /// The key is a word or a number, or there is none.
     pub(super) key: bool,
@@ -39,10 +39,10 @@ pub(super) struct Known {
     pub(super) fields: bool,
 }
 
-impl Known {
-    fn of(shape: &RecordShape) -> Known {
+impl DeclaredParts {
+    fn of(shape: &RecordShape) -> DeclaredParts {
         let is_closed = |side: &Shape| !side.raw && side.structured.as_ref().is_some_and(|fields| !fields.is_open());
-        Known {
+        DeclaredParts {
             metadata: !shape.metadata.may_have("any key that nobody sets"),
             key: shape.key.plain || shape.key.is_absent(),
             no_before: shape.before.is_absent(),
@@ -51,7 +51,7 @@ impl Known {
     }
 }
 
-/// Lines that are no JSON, as files have them.
+/// Lines of files that are not JSON.
 const LINES: [&str; 14] = [
     "17,alpha,2024-05-06,2.50,true,b@example.org,4,5,6,7,8,9",
     "17;alpha;2024-05-06;2,50;true;b@example.org;4;5;6;7;8;9",
@@ -69,9 +69,9 @@ const LINES: [&str; 14] = [
     "192.168.1.17 - - [06/May/2024:07:08:09 +0000] \"GET /a?b=c HTTP/1.1\" 200 17 \"-\" \"curl/8\"",
 ];
 
-/// What the settings, conditions and scripts of a plan name.
-pub(super) fn names(plan: &PlanGraph) -> Names {
-    let mut names = Names::default();
+/// Returns the names in the settings, conditions and scripts of a plan.
+pub(super) fn names(plan: &PlanGraph) -> PipelineNames {
+    let mut names = PipelineNames::default();
     for node in plan.node_weights() {
         if matches!(node.kind, NodeKind::Source(_)) {
             continue;
@@ -84,7 +84,7 @@ pub(super) fn names(plan: &PlanGraph) -> Names {
     names
 }
 
-/// The text of a value: that of the file which it names, if it names one.
+/// Returns the text of a value, or the content of the file that it names.
 pub(super) fn whole(written: &Written) -> &str {
     match written.content().map(|content| &content.text) {
         Some(Ok(text)) => text,
@@ -93,11 +93,11 @@ pub(super) fn whole(written: &Written) -> &str {
 }
 
 /// The records of a source. `first` is the number of the first of them, which is its position.
-pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, first: usize) -> Vec<Synthetic> {
-    let maker = Maker { loose: &names.loose, literals: &names.literals };
+pub(super) fn of_source(shape: &RecordShape, names: &PipelineNames, envelopes: bool, first: usize) -> Vec<Synthetic> {
+    let maker = ValueMaker { loose: &names.loose, literals: &names.literals };
     let usual = Tree(["id", "name"].map(|name| (name.to_owned(), Tree::default())).into_iter().collect());
     let certain = names.data.with(&usual);
-    // Loose names may be those of something else: of an element, or of a field of the key.
+    // Names without a known place may be fields of an element, or of the key.
     let data = certain.with(&names.loose);
     let keys = match names.key.0.is_empty() {
         true => Tree([("id".to_owned(), Tree::default())].into_iter().collect()),
@@ -105,7 +105,7 @@ pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, fir
     };
     let operations: Vec<Operation> =
         Operation::ALL.into_iter().filter(|operation| shape.operations.contains(*operation)).collect();
-    let known = Known::of(shape);
+    let known = DeclaredParts::of(shape);
     let mut records = Vec::new();
     let mut add = |variant: usize, key: &Object, fields: Object, line: Option<&str>, is_hollow: bool| {
         let number = records.len();
@@ -140,8 +140,8 @@ pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, fir
         let fields = match (&shape.after.structured, &shape.before.structured) {
             (Some(fields), _) | (None, Some(fields)) if !fields.is_open() => closed(fields, kind, &maker),
             _ => match kind {
-                Kind::Envelope(envelope) => envelope.around(maker.object(&data, &Kind::Mixed(1))),
-                Kind::Mixed(number) if number % 2 == 1 => maker.object(&certain, kind),
+                SyntheticKind::Envelope(envelope) => envelope.around(maker.object(&data, &SyntheticKind::Mixed(1))),
+                SyntheticKind::Mixed(number) if number % 2 == 1 => maker.object(&certain, kind),
                 kind => maker.object(&data, kind),
             },
         };
@@ -153,7 +153,7 @@ pub(super) fn of_source(shape: &RecordShape, names: &Names, envelopes: bool, fir
             ["17", "alpha", "2024-05-06", "2.50", "true", "6", "7", "8", "9"].map(str::to_owned).join(literal)
         });
         for line in LINES.iter().map(|line| (*line).to_owned()).chain(separated) {
-            add(variants, &maker.object(&keys, &Kind::Int(17)), Object::new(), Some(&line), line.is_empty());
+            add(variants, &maker.object(&keys, &SyntheticKind::Int(17)), Object::new(), Some(&line), line.is_empty());
             variants += 1;
         }
     }
@@ -172,8 +172,8 @@ fn presented(shape: &Shape, fields: &Object, number: usize) -> Data {
     }
 }
 
-/// Fields that are known, each of a kind that it may be, as near to the one that is wanted as it can be.
-fn closed(fields: &Fields, kind: &Kind, maker: &Maker<'_>) -> Object {
+/// Known fields, each of a possible kind, as near to the requested kind as possible.
+fn closed(fields: &Fields, kind: &SyntheticKind, maker: &ValueMaker<'_>) -> Object {
     let value = |(name, field): (&Str, &anabranch_plugin::flow::Field)| {
         let wanted = maker.value(&Tree::default(), kind, super::values::hash(name, 7), 0);
         let allowed = field.ty.kinds;
@@ -189,11 +189,11 @@ fn closed(fields: &Fields, kind: &Kind, maker: &Maker<'_>) -> Object {
 }
 
 /// A value of one of these kinds.
-fn of_kinds(allowed: Kinds, kind: &Kind) -> Value {
+fn of_kinds(allowed: Kinds, kind: &SyntheticKind) -> Value {
     let number = match kind {
-        Kind::Int(number) => *number,
-        Kind::Mixed(number) => i64::try_from(*number).unwrap_or_default(),
-        Kind::Text(text) => i64::try_from(text.len()).unwrap_or_default(),
+        SyntheticKind::Int(number) => *number,
+        SyntheticKind::Mixed(number) => i64::try_from(*number).unwrap_or_default(),
+        SyntheticKind::Text(text) => i64::try_from(text.len()).unwrap_or_default(),
         _ => 17,
     };
     let time = anabranch_record::value::Timestamp::from_timestamp_nanos(1_714_979_289_000_000_000 + number);
@@ -213,7 +213,7 @@ fn of_kinds(allowed: Kinds, kind: &Kind) -> Value {
 }
 
 /// The metadata that the source sets, and where it may set any, most of those that the pipeline names.
-fn metadata(shape: &RecordShape, names: &Names, number: usize) -> Metadata {
+fn metadata(shape: &RecordShape, names: &PipelineNames, number: usize) -> Metadata {
     let mut metadata = Metadata::new();
     let value = |name: &str| match name {
         name if name == key::CREATED_AT.as_str() || name == key::READ_AT.as_str() => "1714979289000000000".to_owned(),

@@ -1,12 +1,12 @@
-//! What of a failure of a script is of the script alone, and what of the data.
+//! Separates failures that only the script causes from failures that depend on data.
 //!
-//! Everything here reads scripts as text, and takes for data whatever may be.
+//! This module reads scripts as text. In doubt, a failure depends on data.
 
 use std::collections::BTreeSet;
 
 use super::names::{FieldPath, literals, paths};
 
-/// Messages of the engine about the text of the script: no data make it right, once the place is reached.
+/// Messages of the engine about the text of the script: if the place is reached, no data avoid the failure.
 const MISTAKES: [&str; 6] = [
     "immutable binding",
     "uninitialized",
@@ -16,7 +16,7 @@ const MISTAKES: [&str; 6] = [
     "non-global",
 ];
 
-/// Messages about something that is not there, or about what a value contains: other data may be right.
+/// Messages about a missing value, or about the content of a value: other data may avoid the failure.
 const OF_DATA: [&str; 19] = [
     "null",
     "undefined",
@@ -39,22 +39,22 @@ const OF_DATA: [&str; 19] = [
     "not iterable",
 ];
 
-/// Whether a message is about a mistake in the script.
+/// Returns `true` if a message is about a mistake in the script.
 pub(super) fn is_mistake(message: &str) -> bool {
     MISTAKES.iter().any(|words| message.contains(words))
 }
 
-/// Whether a message is about data.
+/// Returns `true` if a message is about data.
 pub(super) fn is_of_data(message: &str) -> bool {
     OF_DATA.iter().any(|words| message.contains(words))
 }
 
-/// Whether the script may throw what it makes itself.
+/// Returns `true` if the script may throw its own errors.
 pub(super) fn throws(script: &str) -> bool {
     words(script).any(|word| word == "throw" || word == "reject")
 }
 
-/// What a script does to a field.
+/// Effect of a script on a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     /// Nothing.
@@ -65,7 +65,7 @@ pub(super) enum Effect {
     Any,
 }
 
-/// What a script does to a field, judged by its text.
+/// Returns the effect of a script on a field, judged by its text.
 pub(super) fn effect(script: &str, path: &FieldPath) -> Effect {
     const BRANCHES: [&str; 12] =
         ["if", "else", "switch", "case", "for", "while", "try", "catch", "throw", "function", "let", "var"];
@@ -95,16 +95,16 @@ pub(super) fn effect(script: &str, path: &FieldPath) -> Effect {
     effect
 }
 
-/// Returns `true` if a statement only gives a name to a part of the record.
+/// Returns `true` if a statement only binds a part of the record to a name.
 fn is_read(statement: &str) -> bool {
     let value = statement.strip_prefix("const ").and_then(|declared| declared.split_once('='));
     value.is_some_and(|(_, value)| value.chars().all(|c| is_of_word(c) || c == '.' || c.is_whitespace()))
 }
 
-/// Whether the script itself throws this.
+/// Returns `true` if the script itself throws this.
 pub(super) fn is_thrown(script: &str, message: &str) -> bool {
     let literals = literals(script);
-    // Of a template literal, the text around its expressions.
+    // The text around the expressions of a template literal.
     let mut parts = literals.iter().flat_map(|literal| literal.split(['$', '{', '}'])).map(str::trim);
     throws(script) && parts.any(|part| part.len() > 2 && message.contains(part))
 }
@@ -122,7 +122,7 @@ pub(super) fn expression(script: &str, line: usize, column: usize) -> Option<&st
     })
 }
 
-/// Whether an expression may depend on the record: it names a parameter, or a variable that was made of one.
+/// Returns `true` if an expression may depend on the record: it names a parameter, or a variable that was made of one.
 pub(super) fn reads_record(script: &str, expression: &str) -> bool {
     let tainted = tainted(script);
     words(expression).any(|word| tainted.contains(word))
@@ -145,14 +145,14 @@ fn tainted(script: &str) -> BTreeSet<&str> {
         {
             tainted.extend(words(parameters));
         }
-        // A parameter that is taken apart has braces of its own.
+        // A destructured parameter contains braces.
         if let Some((head, _)) = script[at..].split_once(')')
             && let Some((_, parameters)) = head.split_once('(')
         {
             tainted.extend(words(parameters));
         }
     }
-    // What is assigned in several places may be assigned to on conditions.
+    // A variable that is assigned in several places may be assigned conditionally.
     for name in
         ["let ", "var "].iter().flat_map(|word| script.match_indices(word).map(|(at, word)| &script[at + word.len()..]))
     {

@@ -1,5 +1,5 @@
-//! The plan that synthetic records go through: its steps note what they make of each record, its sources give the
-//! synthetic records, its destinations write nothing, and steps that need the outside world are left out.
+//! The plan for synthetic records: its operators note the result of each record, its sources return the
+//! synthetic records, its destinations write nothing, and operators that need the outside world are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -243,7 +243,7 @@ impl<O: Operator + ?Sized> Operator for RecordingOperator<O> {
     }
 }
 
-/// Returns the fault of the executor for a step that splits a record and may not.
+/// Returns the fault of the executor for an operator that splits a record without permission.
 fn multiplied(records: usize) -> Fault {
     let text = format!(
         "the processor made {records} records of one, which is only in the newer pipeline architecture: allow it with \

@@ -1,13 +1,13 @@
-//! Values of synthetic records: of every kind, and texts of every form that a pipeline may ask for.
+//! Values of synthetic records: of every kind, and texts of every form that a pipeline may parse.
 
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Timestamp, Value};
 
 use super::names::Tree;
 
-/// What all fields of a record are, or one of them.
+/// The kind of all fields of a record, or of one field.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum SyntheticKind {
     /// A text.
     Text(Str),
     /// An integer.
@@ -40,24 +40,24 @@ pub(super) enum Kind {
     JsonList,
     /// An object in an envelope of this form.
     Envelope(Envelope),
-    /// The field is not there.
+    /// The field is missing.
     Missing,
-    /// Each field is something else; the number distinguishes such records.
+    /// The fields have different kinds; the number distinguishes such records.
     Mixed(u64),
 }
 
-impl Kind {
-    /// Whether there is nothing in it that a step could fail on.
+impl SyntheticKind {
+    /// Returns `true` if it contains no value on which a processor could fail.
     pub(super) fn is_hollow(&self) -> bool {
         match self {
-            Kind::Null | Kind::Missing | Kind::Nothing => true,
-            Kind::Text(text) => text.is_empty(),
+            SyntheticKind::Null | SyntheticKind::Missing | SyntheticKind::Nothing => true,
+            SyntheticKind::Text(text) => text.is_empty(),
             _ => false,
         }
     }
 }
 
-/// How a change is wrapped by those who write it to a queue.
+/// Format of the change events that a tool writes to a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Envelope {
     /// Debezium.
@@ -105,43 +105,43 @@ const TEXTS: [&str; 31] = [
     "",
 ];
 
-/// The kinds of which records are made, the plainest first. `literals`: texts in quotes of the pipeline.
-pub(super) fn kinds(literals: &[String], envelopes: bool) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = TEXTS.iter().map(|text| Kind::Text(Str::from_static(text))).collect();
+/// The kinds of the fields of records, the plainest first. `literals`: quoted texts of the pipeline.
+pub(super) fn kinds(literals: &[String], envelopes: bool) -> Vec<SyntheticKind> {
+    let mut kinds: Vec<SyntheticKind> = TEXTS.iter().map(|text| SyntheticKind::Text(Str::from_static(text))).collect();
     kinds.extend([
-        Kind::Int(17),
-        Kind::Int(0),
-        Kind::Int(-1),
-        Kind::Int(1_714_979_289_000),
-        Kind::Int(4_611_686_018_427_387_905),
-        Kind::Float(2.5),
-        Kind::Float(-0.25),
-        Kind::Float(3.0),
-        Kind::Bool(true),
-        Kind::Bool(false),
-        Kind::Null,
-        Kind::Texts,
-        Kind::Numbers,
-        Kind::Objects,
-        Kind::Lists,
-        Kind::Nothing,
-        Kind::Time,
-        Kind::Bytes,
-        Kind::Object,
-        Kind::JsonObject,
-        Kind::JsonList,
-        Kind::Missing,
+        SyntheticKind::Int(17),
+        SyntheticKind::Int(0),
+        SyntheticKind::Int(-1),
+        SyntheticKind::Int(1_714_979_289_000),
+        SyntheticKind::Int(4_611_686_018_427_387_905),
+        SyntheticKind::Float(2.5),
+        SyntheticKind::Float(-0.25),
+        SyntheticKind::Float(3.0),
+        SyntheticKind::Bool(true),
+        SyntheticKind::Bool(false),
+        SyntheticKind::Null,
+        SyntheticKind::Texts,
+        SyntheticKind::Numbers,
+        SyntheticKind::Objects,
+        SyntheticKind::Lists,
+        SyntheticKind::Nothing,
+        SyntheticKind::Time,
+        SyntheticKind::Bytes,
+        SyntheticKind::Object,
+        SyntheticKind::JsonObject,
+        SyntheticKind::JsonList,
+        SyntheticKind::Missing,
     ]);
     if envelopes {
         use Envelope::{Debezium, DebeziumSchema, KafkaConnect, OpenCdc};
-        kinds.extend([Debezium, DebeziumSchema, OpenCdc, KafkaConnect].map(Kind::Envelope));
+        kinds.extend([Debezium, DebeziumSchema, OpenCdc, KafkaConnect].map(SyntheticKind::Envelope));
     }
-    kinds.extend(literals.iter().take(12).map(|literal| Kind::Text(of_layout(literal).into())));
+    kinds.extend(literals.iter().take(12).map(|literal| SyntheticKind::Text(of_layout(literal).into())));
     kinds.extend(literals.iter().take(8).map(|literal| {
         let parts = ["1", "2", "3", "4", "5", "6", "7", "8"].map(str::to_owned);
-        Kind::Text(parts.join(literal).into())
+        SyntheticKind::Text(parts.join(literal).into())
     }));
-    kinds.extend((0..28).map(Kind::Mixed));
+    kinds.extend((0..28).map(SyntheticKind::Mixed));
     kinds
 }
 
@@ -183,8 +183,8 @@ fn of_layout(text: &str) -> String {
     time
 }
 
-/// Makes values: what the fields of lists and objects are called, and which texts the pipeline knows.
-pub(super) struct Maker<'a> {
+/// Creates values. Contains the names of fields of lists and objects, and the texts of the pipeline.
+pub(super) struct ValueMaker<'a> {
     /// Names of the fields of objects that have no names of their own.
     pub(super) loose: &'a Tree,
     /// Texts in quotes of the pipeline.
@@ -194,13 +194,13 @@ pub(super) struct Maker<'a> {
 /// Deepest nesting of objects.
 const DEEPEST: usize = 6;
 
-impl Maker<'_> {
+impl ValueMaker<'_> {
     /// An object with these fields, all of a kind.
-    pub(super) fn object(&self, tree: &Tree, kind: &Kind) -> Object {
+    pub(super) fn object(&self, tree: &Tree, kind: &SyntheticKind) -> Object {
         self.fields(tree, kind, 0, 0)
     }
 
-    fn fields(&self, tree: &Tree, kind: &Kind, seed: u64, depth: usize) -> Object {
+    fn fields(&self, tree: &Tree, kind: &SyntheticKind, seed: u64, depth: usize) -> Object {
         let field = |(name, inner): (&String, &Tree)| {
             Some((Str::from(name.as_str()), self.value(inner, kind, hash(name, seed), depth)?))
         };
@@ -208,65 +208,71 @@ impl Maker<'_> {
     }
 
     /// A value of a kind; `None` where it is missing. `tree`: the names of its fields, if it has any.
-    pub(super) fn value(&self, tree: &Tree, kind: &Kind, seed: u64, depth: usize) -> Option<Value> {
+    pub(super) fn value(&self, tree: &Tree, kind: &SyntheticKind, seed: u64, depth: usize) -> Option<Value> {
         let inner = |number: u64| match tree.0.is_empty() {
             true => self.element(hash("", seed ^ number), depth + 1),
             false if number == 0 => self.fields(tree, &scalar(kind), seed, depth + 1),
-            false => self.fields(tree, &Kind::Mixed(seed ^ number), seed, depth + 1),
+            false => self.fields(tree, &SyntheticKind::Mixed(seed ^ number), seed, depth + 1),
         };
         let is_map = !tree.0.is_empty();
         Some(match kind {
-            Kind::Missing => return None,
-            Kind::Mixed(number) => {
+            SyntheticKind::Missing => return None,
+            SyntheticKind::Mixed(number) => {
                 let draw = hash("", seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 return match (is_map && depth < DEEPEST, draw % 4) {
-                    (true, 0) => self.value(tree, &Kind::Objects, seed, depth),
-                    (true, 1) => self.value(tree, &Kind::JsonObject, seed, depth),
+                    (true, 0) => self.value(tree, &SyntheticKind::Objects, seed, depth),
+                    (true, 1) => self.value(tree, &SyntheticKind::JsonObject, seed, depth),
                     (true, _) => Some(Value::from(self.fields(tree, kind, seed, depth + 1))),
                     (false, _) => self.value(tree, &self.drawn(draw), seed, depth),
                 };
             }
-            Kind::Null => Value::Null,
-            Kind::Objects => Value::from(vec![Value::from(inner(0)), Value::from(inner(1)), Value::from(inner(2))]),
-            Kind::JsonObject => Value::from(json(&Value::from(inner(0)))),
-            Kind::JsonList => Value::from(json(&Value::from(vec![Value::from(inner(0)), Value::from(inner(1))]))),
-            Kind::Envelope(envelope) => Value::from(envelope.around(inner(0))),
+            SyntheticKind::Null => Value::Null,
+            SyntheticKind::Objects => {
+                Value::from(vec![Value::from(inner(0)), Value::from(inner(1)), Value::from(inner(2))])
+            }
+            SyntheticKind::JsonObject => Value::from(json(&Value::from(inner(0)))),
+            SyntheticKind::JsonList => {
+                Value::from(json(&Value::from(vec![Value::from(inner(0)), Value::from(inner(1))])))
+            }
+            SyntheticKind::Envelope(envelope) => Value::from(envelope.around(inner(0))),
             _ if is_map && depth < DEEPEST => Value::from(self.fields(tree, kind, seed, depth + 1)),
-            Kind::Object => Value::from(inner(0)),
-            Kind::Text(text) => Value::Text(text.clone()),
-            Kind::Int(number) => Value::from(*number),
-            Kind::Float(number) => Value::from(*number),
-            Kind::Bool(truth) => Value::from(*truth),
-            Kind::Texts => Value::from(["alpha", "17", "2024-05-06", "b@example.org"].map(Value::from).to_vec()),
-            Kind::Numbers => Value::from([1i64, 2, 3, 5].map(Value::from).to_vec()),
-            Kind::Lists => {
+            SyntheticKind::Object => Value::from(inner(0)),
+            SyntheticKind::Text(text) => Value::Text(text.clone()),
+            SyntheticKind::Int(number) => Value::from(*number),
+            SyntheticKind::Float(number) => Value::from(*number),
+            SyntheticKind::Bool(truth) => Value::from(*truth),
+            SyntheticKind::Texts => {
+                Value::from(["alpha", "17", "2024-05-06", "b@example.org"].map(Value::from).to_vec())
+            }
+            SyntheticKind::Numbers => Value::from([1i64, 2, 3, 5].map(Value::from).to_vec()),
+            SyntheticKind::Lists => {
                 let pair = |name: &str, number: i64| Value::from(vec![Value::from(name), Value::from(number)]);
                 let objects = Value::from(vec![Value::from(inner(1)), Value::from(inner(2))]);
                 Value::from(vec![pair("a", 1), objects, pair("b", 2)])
             }
-            Kind::Nothing => Value::from(Vec::new()),
-            Kind::Time => Value::Time(Timestamp::from_timestamp_nanos(1_714_979_289_000_000_000)),
-            Kind::Bytes => Value::Bytes(b"alpha".as_slice().into()),
+            SyntheticKind::Nothing => Value::from(Vec::new()),
+            SyntheticKind::Time => Value::Time(Timestamp::from_timestamp_nanos(1_714_979_289_000_000_000)),
+            SyntheticKind::Bytes => Value::Bytes(b"alpha".as_slice().into()),
         })
     }
 
-    /// The kind of a field of a mixed record: often what fields usually are.
-    fn drawn(&self, draw: u64) -> Kind {
+    /// The kind of a field of a mixed record: often one of the usual kinds.
+    fn drawn(&self, draw: u64) -> SyntheticKind {
         let number = usize::try_from(draw >> 40).unwrap_or_default();
         let literal = self.literals.get(number % self.literals.len().max(1));
         match draw % 14 {
-            0 | 1 => Kind::Text(Str::from_static("alpha")),
-            2 => Kind::Text(Str::from_static("17")),
-            3 => Kind::Text(Str::from_static("2024-05-06T07:08:09Z")),
-            4 => Kind::Text(Str::from_static("2.50")),
-            5 | 6 => Kind::Int(17),
-            7 => Kind::Float(2.5),
-            8 => Kind::Objects,
-            9 => Kind::Texts,
-            10 => Kind::Object,
-            11 => Kind::Bool(draw >> 20 & 1 == 0),
-            12 => literal.map_or(Kind::Int(3), |literal| Kind::Text(of_layout(literal).into())),
-            _ => Kind::Text(Str::from_static("2024-05-06")),
+            0 | 1 => SyntheticKind::Text(Str::from_static("alpha")),
+            2 => SyntheticKind::Text(Str::from_static("17")),
+            3 => SyntheticKind::Text(Str::from_static("2024-05-06T07:08:09Z")),
+            4 => SyntheticKind::Text(Str::from_static("2.50")),
+            5 | 6 => SyntheticKind::Int(17),
+            7 => SyntheticKind::Float(2.5),
+            8 => SyntheticKind::Objects,
+            9 => SyntheticKind::Texts,
+            10 => SyntheticKind::Object,
+            11 => SyntheticKind::Bool(draw >> 20 & 1 == 0),
+            12 => literal.map_or(SyntheticKind::Int(3), |literal| SyntheticKind::Text(of_layout(literal).into())),
+            _ => SyntheticKind::Text(Str::from_static("2024-05-06")),
         }
     }
 
@@ -274,9 +280,9 @@ impl Maker<'_> {
     fn element(&self, seed: u64, depth: usize) -> Object {
         let mut object = match depth < DEEPEST {
             true if seed.is_multiple_of(3) => {
-                self.fields(self.loose, &Kind::Text(Str::from_static("17")), seed, depth + 1)
+                self.fields(self.loose, &SyntheticKind::Text(Str::from_static("17")), seed, depth + 1)
             }
-            true => self.fields(self.loose, &Kind::Mixed(seed), seed, depth + 1),
+            true => self.fields(self.loose, &SyntheticKind::Mixed(seed), seed, depth + 1),
             false => Object::new(),
         };
         object.insert("a", Value::from(1i64));
@@ -284,12 +290,14 @@ impl Maker<'_> {
     }
 }
 
-/// What the fields of an object in a list are.
-fn scalar(kind: &Kind) -> Kind {
+/// The kinds of the fields of an object in a list.
+fn scalar(kind: &SyntheticKind) -> SyntheticKind {
     match kind {
-        Kind::Objects | Kind::JsonObject | Kind::JsonList | Kind::Object | Kind::Envelope(_) => {
-            Kind::Text(Str::from_static("17"))
-        }
+        SyntheticKind::Objects
+        | SyntheticKind::JsonObject
+        | SyntheticKind::JsonList
+        | SyntheticKind::Object
+        | SyntheticKind::Envelope(_) => SyntheticKind::Text(Str::from_static("17")),
         other => other.clone(),
     }
 }
@@ -333,7 +341,7 @@ impl Envelope {
 /// A value as text of JSON.
 pub(super) fn json(value: &Value) -> String {
     let mut text = Vec::new();
-    // What is made here has only values of JSON.
+    // This module creates only values that JSON can represent.
     let written = anabranch_record::json::write_value(value, &mut text);
     if written.is_err() {
         text.clear();

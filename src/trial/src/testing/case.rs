@@ -98,9 +98,9 @@ pub struct ExpectedRecords {
     pub list: Option<Span>,
     /// The expected number.
     pub count: Option<Spanned<usize>>,
-    /// Whether any order is accepted.
+    /// `true` if any order is accepted.
     pub unordered: bool,
-    /// Whether duplicates count once, as a replay produces them.
+    /// `true` if duplicates count once, as a replay produces them.
     pub repeats: bool,
 }
 

@@ -419,7 +419,7 @@ fn list(expected: &ExpectedRecords, got: &[Json], what: &str, one: &str, of: Ite
     })
 }
 
-/// Removes parts of a value that nobody would write into a test.
+/// Removes parts of a value that do not belong in a test.
 fn trimmed(value: &Json, of: Items) -> Json {
     let mut value = value.clone();
     match of {

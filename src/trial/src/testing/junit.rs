@@ -67,7 +67,7 @@ pub fn report(suite: &Suite, outcome: &TestResults) -> String {
     xml
 }
 
-/// Whether a text is such a document.
+/// Returns `true` if a text is such a document.
 pub fn is_report(text: &str) -> bool {
     text.starts_with(HEAD) && text.ends_with(END)
 }

@@ -70,7 +70,7 @@ pub struct Mismatch {
     pub expected: String,
     /// The actual value; `None` if there is none.
     pub got: Option<Json>,
-    /// Whether the expectation is a single value that the actual one can replace.
+    /// `true` if the expectation is a single value that the actual one can replace.
     pub literal: bool,
 }
 

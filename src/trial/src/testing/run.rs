@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anabranch_graph::exec::{self, Ending, Progress, RunOptions, Services};
 use anabranch_graph::plan::stage::{StageKind, StagePlan};
-use anabranch_graph::plan::{Compiled, Doubtful, Measured, Observer, StepCount};
+use anabranch_graph::plan::{Compiled, Measured, Observer, ProbableMistake, StepCount};
 use anabranch_plugin::host::{DiscardingLog, Network};
 use anabranch_plugin::schema::MemoryRegistry;
 use anabranch_plugin::state::DiscardingState;
@@ -59,10 +59,10 @@ pub(super) struct Observed {
     pub(super) measured: Measured,
     /// Number of starts.
     pub(super) starts: usize,
-    /// Whether time was virtual.
+    /// `true` if time was virtual.
     pub(super) paused: bool,
     /// Probable mistakes that made no record fail.
-    pub(super) doubts: Vec<Doubtful>,
+    pub(super) doubts: Vec<ProbableMistake>,
 }
 
 /// Maximum number of starts in one test.
@@ -174,7 +174,7 @@ async fn lives(
     let services = Services {
         store: Arc::new(Marks::default()),
         log: Arc::new(DiscardingLog),
-        memo: Arc::new(DiscardingState),
+        result_cache: Arc::new(DiscardingState),
         active: Arc::new(DiscardingState),
         letters: None,
         schemas: Arc::new(MemoryRegistry::new()),

@@ -49,7 +49,7 @@ pub struct Reply {
     pub body: Vec<u8>,
     /// Delay before the response.
     pub delay: Duration,
-    /// Whether the connection is closed without a response.
+    /// `true` if the connection is closed without a response.
     pub close: bool,
 }
 

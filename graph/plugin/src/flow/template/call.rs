@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use anabranch_template::tree::Operand;
 
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 
 /// A call, with the known properties of its arguments.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Call<'a> {
     /// Arguments written after the name: all but a piped one.
     pub(super) args: &'a [Operand],
     /// All arguments, a piped one last.
-    pub(super) values: &'a [Known],
+    pub(super) values: &'a [ValueProperties],
     /// Bytes of the call in the template.
     pub(super) at: &'a Range<usize>,
     /// Every rendering reaches the call.

@@ -7,9 +7,9 @@ use anabranch_template::tree::{Literal, Operand, Term};
 use super::Walk;
 use super::call::Call;
 use super::classes::Classes;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use crate::codes;
-use crate::flow::{Kinds, Since, Texts};
+use crate::flow::{Kinds, ShapeOrigin, Texts};
 
 /// Classes of literal numbers and of function results.
 const NUMBERS: Classes = Classes::INT.with(Classes::FLOAT).with(Classes::LONG);
@@ -20,7 +20,10 @@ impl Walk<'_> {
         let Call { values, .. } = *call;
         let [a, b] = values else { return };
         for (entry, literal, i) in [(a, b, 1), (b, a, 0)] {
-            let (Known::Entry { key, .. }, Known::Literal(Literal::Text(text))) = (entry, literal) else { continue };
+            let (ValueProperties::Entry { key, .. }, ValueProperties::Literal(Literal::Text(text))) = (entry, literal)
+            else {
+                continue;
+            };
             // A missing entry is an empty text.
             let Texts::Listed { texts, hint } = self.flow.record.metadata.texts(key) else { continue };
             if text.is_empty() || texts.contains(text) {
@@ -80,7 +83,7 @@ impl Walk<'_> {
     pub(super) fn durations_as_texts(&mut self, call: &Call<'_>) {
         let Call { name, values, at, .. } = *call;
         let duration = values.iter().find_map(|value| match value {
-            Known::Made(function @ ("ago" | "duration" | "durationRound")) => Some(*function),
+            ValueProperties::Made(function @ ("ago" | "duration" | "durationRound")) => Some(*function),
             _ => None,
         });
         let (Some(function), "lt" | "le" | "gt" | "ge") = (duration, name) else { return };
@@ -98,9 +101,15 @@ impl Walk<'_> {
 
     /// Reports `eq` with a value that may be missing and otherwise has another kind: it succeeds only for records
     /// without the value.
-    fn comparable_if_missing(&mut self, name: &str, of: [&Known; 2], args: [Option<&Operand>; 2], at: &Range<usize>) {
+    fn comparable_if_missing(
+        &mut self,
+        name: &str,
+        of: [&ValueProperties; 2],
+        args: [Option<&Operand>; 2],
+        at: &Range<usize>,
+    ) {
         // A key or a payload may be absent on purpose.
-        if of.iter().any(|known| matches!(known, Known::Way(way) if way.names.is_empty())) {
+        if of.iter().any(|known| matches!(known, ValueProperties::Way(way) if way.names.is_empty())) {
             return;
         }
         let [Some(ours), Some(theirs)] = of.map(|known| self.classes(known)) else { return };
@@ -129,7 +138,7 @@ impl Walk<'_> {
     fn incomparable(
         &mut self,
         name: &str,
-        sides: &[(&Known, Option<&Operand>, Classes, Classes); 2],
+        sides: &[(&ValueProperties, Option<&Operand>, Classes, Classes); 2],
         at: &Range<usize>,
         certain: bool,
     ) {
@@ -157,7 +166,7 @@ impl Walk<'_> {
         });
         // As texts, numbers would be compared character by character: "10" is less than "2".
         let has_order = !matches!(name, "eq" | "ne");
-        let number = |known: &Known| matches!(known, Known::Literal(Literal::Number(_)));
+        let number = |known: &ValueProperties| matches!(known, ValueProperties::Literal(Literal::Number(_)));
         let text = sides.iter().find(|(.., ours, theirs)| *ours == Classes::TEXT && theirs.within(NUMBERS));
         let as_number = text.filter(|_| has_order && sides.iter().any(|(known, ..)| number(known)));
         let correction = correction.filter(|_| as_number.is_none());
@@ -216,10 +225,12 @@ impl Walk<'_> {
     }
 
     /// Returns the replacement for one side that makes it comparable with the other, if it is unambiguous.
-    fn becomes(&self, known: &Known, operand: &Operand, ours: Classes, theirs: Classes) -> Option<String> {
+    fn becomes(&self, known: &ValueProperties, operand: &Operand, ours: Classes, theirs: Classes) -> Option<String> {
         let written = self.text(&bytes(operand));
         match known {
-            Known::Literal(Literal::Text(text)) if theirs.within(Classes::LONG | Classes::FLOAT | Classes::INT) => {
+            ValueProperties::Literal(Literal::Text(text))
+                if theirs.within(Classes::LONG | Classes::FLOAT | Classes::INT) =>
+            {
                 let number = text.trim();
                 let whole = number.parse::<i64>().is_ok();
                 if !whole && number.parse::<f64>().ok().is_none_or(|number| !number.is_finite()) {
@@ -228,24 +239,24 @@ impl Walk<'_> {
                 let point = whole && theirs == Classes::FLOAT;
                 Some(if point { format!("{number}.0") } else { number.to_owned() })
             }
-            Known::Literal(Literal::Text(text)) if theirs == Classes::BOOL => {
+            ValueProperties::Literal(Literal::Text(text)) if theirs == Classes::BOOL => {
                 matches!(text.as_str(), "true" | "false").then(|| text.to_string())
             }
             // A character in single quotes is a number.
-            Known::Literal(Literal::Number(_) | Literal::Bool(_)) if theirs == Classes::TEXT => {
+            ValueProperties::Literal(Literal::Number(_) | Literal::Bool(_)) if theirs == Classes::TEXT => {
                 let plain = written.strip_prefix('\'').and_then(|text| text.strip_suffix('\'')).unwrap_or(written);
                 Some(format!("\"{plain}\""))
             }
-            Known::Literal(Literal::Number(_)) if theirs == Classes::FLOAT && ours == Classes::INT => {
+            ValueProperties::Literal(Literal::Number(_)) if theirs == Classes::FLOAT && ours == Classes::INT => {
                 written.parse::<i64>().is_ok().then(|| format!("{written}.0"))
             }
             // A length, or a result of `int`.
-            Known::Literal(Literal::Number(number)) if theirs == Classes::INT && ours == Classes::FLOAT => {
+            ValueProperties::Literal(Literal::Number(number)) if theirs == Classes::INT && ours == Classes::FLOAT => {
                 let whole = number.float.fract() == 0.0 && number.float.abs() < 1e15;
                 whole.then(|| format!("{:.0}", number.float))
             }
-            Known::Operation if theirs == Classes::TEXT => Some(format!("{written}.String")),
-            Known::Way(_) | Known::Position
+            ValueProperties::Operation if theirs == Classes::TEXT => Some(format!("{written}.String")),
+            ValueProperties::Way(_) | ValueProperties::Position
                 if theirs == Classes::TEXT
                     && ours.within(Classes::RAW | Classes::BYTES | Classes::POSITION)
                     && matches!(operand.term, Term::Field(_) | Term::Variable { .. }) =>
@@ -256,8 +267,8 @@ impl Walk<'_> {
         }
     }
 
-    fn since(&self, known: &Known) -> Option<Since> {
-        let Known::Way(way) = known else { return None };
+    fn since(&self, known: &ValueProperties) -> Option<ShapeOrigin> {
+        let ValueProperties::Way(way) = known else { return None };
         if way.names.is_empty() {
             return Some(self.flow.record.since(way.side));
         }

@@ -7,7 +7,7 @@ use anabranch_template::tree::{Literal, Operand};
 use super::Walk;
 use super::call::Call;
 use super::classes::Classes;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use super::never::CODE;
 use super::results::result;
 use crate::flow::{Kinds, Texts};
@@ -17,12 +17,12 @@ const TO_NUMBER: [&str; 3] = ["int", "int64", "atoi"];
 
 impl Walk<'_> {
     /// Returns the known properties of a function's result. A number that is parsed from an ordinal has its limits.
-    pub(super) fn result_of(&self, name: &'static str, values: &[Known]) -> Known {
-        if let [of @ Known::Entry { .. }] = values
+    pub(super) fn result_of(&self, name: &'static str, values: &[ValueProperties]) -> ValueProperties {
+        if let [of @ ValueProperties::Entry { .. }] = values
             && TO_NUMBER.contains(&name)
             && let Some((Texts::UpTo(most), _)) = self.texts(of)
         {
-            return Known::UpTo(most, if name == "int64" { Classes::LONG } else { Classes::INT });
+            return ValueProperties::UpTo(most, if name == "int64" { Classes::LONG } else { Classes::INT });
         }
         result(name)
     }
@@ -35,20 +35,24 @@ impl Walk<'_> {
             return;
         }
         match (left, right) {
-            (Known::UpTo(most, _), Known::Literal(Literal::Number(number))) if !number.is_float => {
+            (ValueProperties::UpTo(most, _), ValueProperties::Literal(Literal::Number(number))) if !number.is_float => {
                 self.ordinal(name, *most, number.int, args, at);
             }
-            (value, Known::Literal(Literal::Text(text))) => self.constant(name, value, text, args.first(), at),
-            (Known::Literal(Literal::Text(text)), value) => self.constant(name, value, text, args.get(1), at),
+            (value, ValueProperties::Literal(Literal::Text(text))) => {
+                self.constant(name, value, text, args.first(), at)
+            }
+            (ValueProperties::Literal(Literal::Text(text)), value) => self.constant(name, value, text, args.get(1), at),
             _ => {}
         }
     }
 
     /// Returns the possible texts of a value, and whether it is always present and a text.
-    fn texts(&self, value: &Known) -> Option<(Texts, bool)> {
+    fn texts(&self, value: &ValueProperties) -> Option<(Texts, bool)> {
         let (texts, sure) = match value {
-            Known::Entry { key, .. } => (self.flow.record.metadata.texts(key), self.flow.record.metadata.has(key)),
-            Known::Way(way) if !way.names.is_empty() => {
+            ValueProperties::Entry { key, .. } => {
+                (self.flow.record.metadata.texts(key), self.flow.record.metadata.has(key))
+            }
+            ValueProperties::Way(way) if !way.names.is_empty() => {
                 let outcome = way.walk(&self.flow.record);
                 let is_text = outcome.ty.kinds == Kinds::TEXT && !outcome.missing && outcome.blocked.is_none();
                 if !outcome.ty.kinds.overlaps(Kinds::TEXT) {
@@ -61,7 +65,14 @@ impl Walk<'_> {
         (texts != Texts::Any).then_some((texts, sure))
     }
 
-    fn constant(&mut self, name: &str, value: &Known, text: &str, operand: Option<&Operand>, at: &Range<usize>) {
+    fn constant(
+        &mut self,
+        name: &str,
+        value: &ValueProperties,
+        text: &str,
+        operand: Option<&Operand>,
+        at: &Range<usize>,
+    ) {
         let Some((texts, sure)) = self.texts(value) else { return };
         // A missing value is an empty text.
         if text.is_empty() && !sure {

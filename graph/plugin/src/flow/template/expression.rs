@@ -12,15 +12,15 @@ use anabranch_template::tree::{Command, Literal, Operand, Pipeline, Term};
 
 use super::call::Call;
 use super::classes::Classes;
-use super::printing::Shown;
-use super::reading::Way;
+use super::printing::GoNotation;
+use super::reading::ReadPath;
 use super::{Scope, Walk};
 use crate::codes;
 use crate::flow::{Kinds, Part, Place};
 
 /// Known properties of a value.
 #[derive(Clone, Debug)]
-pub(super) enum Known {
+pub(super) enum ValueProperties {
     /// Unknown.
     Anything,
     /// The record.
@@ -37,7 +37,7 @@ pub(super) enum Known {
         indexed: bool,
     },
     /// The data of a side, or a field in it.
-    Way(Way),
+    Way(ReadPath),
     /// The literal `nil`.
     Nil,
     Literal(Literal),
@@ -48,19 +48,19 @@ pub(super) enum Known {
     /// The result of a function whose results are of one class.
     Made(&'static str),
     /// The text of a value in a notation that is probably not intended.
-    Shown(Shown),
+    Shown(GoNotation),
 }
 
 impl Walk<'_> {
     /// Returns the known properties of a pipeline's result after it is assigned or passed on: a null then becomes a
     /// missing value.
-    pub(super) fn pipeline(&mut self, pipeline: &Pipeline, scope: &Scope) -> Known {
+    pub(super) fn pipeline(&mut self, pipeline: &Pipeline, scope: &Scope) -> ValueProperties {
         let value = self.unsettled(pipeline, scope);
         self.settled(value)
     }
 
     /// Returns the known properties of a pipeline's result before that.
-    pub(super) fn unsettled(&mut self, pipeline: &Pipeline, scope: &Scope) -> Known {
+    pub(super) fn unsettled(&mut self, pipeline: &Pipeline, scope: &Scope) -> ValueProperties {
         let findings = self.flow.messages().count();
         let mut last = None;
         for (i, command) in pipeline.commands.iter().enumerate() {
@@ -71,7 +71,7 @@ impl Walk<'_> {
             last = Some(self.command(command, before, scope));
         }
         self.constant_calls(pipeline, findings, scope.certain);
-        let value = last.unwrap_or(Known::Anything);
+        let value = last.unwrap_or(ValueProperties::Anything);
         if let Some(slot) = pipeline.variable {
             let kept = self.settled(value.clone());
             if let Some(known) = self.slots.get_mut(slot) {
@@ -83,16 +83,18 @@ impl Walk<'_> {
 
     /// Marks a value that may be null as settled. Reading a field of null fails, but reading a field of a missing value
     /// returns a missing value, so the fields of a settled value are unknown.
-    fn settled(&self, value: Known) -> Known {
+    fn settled(&self, value: ValueProperties) -> ValueProperties {
         match value {
-            Known::Way(way) if self.classes_of_way(&way).is_none_or(|classes| classes.overlaps(Classes::NIL)) => {
-                Known::Way(Way { settled: true, ..way })
+            ValueProperties::Way(way)
+                if self.classes_of_way(&way).is_none_or(|classes| classes.overlaps(Classes::NIL)) =>
+            {
+                ValueProperties::Way(ReadPath { settled: true, ..way })
             }
             value => value,
         }
     }
 
-    fn command(&mut self, command: &Command, last: Option<Known>, scope: &Scope) -> Known {
+    fn command(&mut self, command: &Command, last: Option<ValueProperties>, scope: &Scope) -> ValueProperties {
         let Command { head, args } = command;
         if let Term::Function(function) = &head.term {
             return self.call(function, head, args, last, scope);
@@ -105,9 +107,15 @@ impl Walk<'_> {
         let always = match (&head.term, &plain) {
             (Term::Dot | Term::Nil | Term::Literal(_) | Term::Pipeline(_), _) => true,
             (Term::Variable { fields, .. }, _) if fields.names.is_empty() => true,
-            (_, Known::Position | Known::Operation | Known::Metadata | Known::Payload) => true,
+            (
+                _,
+                ValueProperties::Position
+                | ValueProperties::Operation
+                | ValueProperties::Metadata
+                | ValueProperties::Payload,
+            ) => true,
             // For nested fields, a missing parent does not fail.
-            (_, Known::Way(way)) => way.names.len() == 1,
+            (_, ValueProperties::Way(way)) => way.names.len() == 1,
             _ => false,
         };
         let end = args.last().map_or(&head.at, |arg| &arg.at).end as usize;
@@ -130,18 +138,20 @@ impl Walk<'_> {
                 self.correct(whole, meant);
             }
         }
-        Known::Anything
+        ValueProperties::Anything
     }
 
-    pub(super) fn operand(&mut self, operand: &Operand, scope: &Scope) -> Known {
+    pub(super) fn operand(&mut self, operand: &Operand, scope: &Scope) -> ValueProperties {
         match &operand.term {
             Term::Dot => scope.dot.clone(),
-            Term::Nil => Known::Nil,
-            Term::Literal(literal) => Known::Literal(literal.clone()),
-            Term::Field(fields) if scope.is_inside() && self.of_record(&fields.names, operand) => Known::Anything,
+            Term::Nil => ValueProperties::Nil,
+            Term::Literal(literal) => ValueProperties::Literal(literal.clone()),
+            Term::Field(fields) if scope.is_inside() && self.of_record(&fields.names, operand) => {
+                ValueProperties::Anything
+            }
             Term::Field(fields) => self.extend(scope.dot.clone(), &fields.names, operand, scope.certain),
             Term::Variable { slot, fields } => {
-                let base = self.slots.get(*slot).cloned().unwrap_or(Known::Anything);
+                let base = self.slots.get(*slot).cloned().unwrap_or(ValueProperties::Anything);
                 self.extend(base, &fields.names, operand, scope.certain)
             }
             Term::Function(function) => self.call(function, operand, &[], None, scope),
@@ -158,9 +168,9 @@ impl Walk<'_> {
         function: &'static Function,
         head: &Operand,
         args: &[Operand],
-        last: Option<Known>,
+        last: Option<ValueProperties>,
         scope: &Scope,
-    ) -> Known {
+    ) -> ValueProperties {
         let findings = self.flow.messages().count();
         let count = args.len() + usize::from(last.is_some());
         let wanted = function.params.len();
@@ -185,7 +195,7 @@ impl Walk<'_> {
             let hint = match function.name {
                 _ if meant.is_some() => format!("write {}", meant.unwrap_or_default()),
                 "ne" if args.len() > 2 => {
-                    let [first, others @ ..] = args else { return Known::Anything };
+                    let [first, others @ ..] = args else { return ValueProperties::Anything };
                     let first = self.text(&bytes(first));
                     let each = others.iter().map(|other| format!("(ne {first} {})", self.text(&bytes(other))));
                     format!("write and {}", each.collect::<Vec<_>>().join(" "))
@@ -198,7 +208,7 @@ impl Walk<'_> {
                 }
             };
             self.fails(codes::FLOW_WRONG_ARGUMENT, at, message, hint, scope.certain);
-            return Known::Anything;
+            return ValueProperties::Anything;
         }
         match function.name {
             "index" => return self.index(head, args, last.is_some(), scope),
@@ -216,7 +226,7 @@ impl Walk<'_> {
             self.fits(function, param(args.len()), &last, None, &at, scope);
             values.push(last);
         }
-        if let ("dig", Some(Known::Metadata)) = (function.name, values.last()) {
+        if let ("dig", Some(ValueProperties::Metadata)) = (function.name, values.last()) {
             let place = args.last().filter(|_| args.len() == values.len()).map_or_else(|| at.clone(), bytes);
             self.no_map(function.name, place, &at, scope);
         }
@@ -243,11 +253,11 @@ impl Walk<'_> {
         self.may_be_missing(function, args, &values);
         match (function.name, &values[..]) {
             ("ternary", [yes, no, _]) => match (self.classes(yes), self.classes(no)) {
-                (Some(yes), Some(no)) => Known::Of(yes | no),
-                _ => Known::Anything,
+                (Some(yes), Some(no)) => ValueProperties::Of(yes | no),
+                _ => ValueProperties::Anything,
             },
             _ => match self.shown(&call) {
-                Some(shown) => Known::Shown(shown),
+                Some(shown) => ValueProperties::Shown(shown),
                 None => self.result_of(function.name, &values),
             },
         }
@@ -271,10 +281,10 @@ impl Walk<'_> {
     }
 
     /// Analyses `and` and `or`, whose result is the first argument that decides, otherwise the last.
-    fn logic(&mut self, or: bool, args: &[Operand], last: Option<Known>, scope: &Scope) -> Known {
+    fn logic(&mut self, or: bool, args: &[Operand], last: Option<ValueProperties>, scope: &Scope) -> ValueProperties {
         let mut scope = scope.clone();
         let mut may_be = Classes::NONE;
-        let mut values: Vec<Known> = Vec::new();
+        let mut values: Vec<ValueProperties> = Vec::new();
         for arg in args {
             let branching = self.branching;
             self.branching |= or;
@@ -294,7 +304,7 @@ impl Walk<'_> {
             values.push(value);
             match decides {
                 // The other arguments are not evaluated.
-                Some(true) => return Known::Of(may_be),
+                Some(true) => return ValueProperties::Of(may_be),
                 Some(false) => {}
                 None => scope.certain = false,
             }
@@ -306,12 +316,12 @@ impl Walk<'_> {
             self.opposites(or, args);
         }
         let last = last.or_else(|| values.pop());
-        Known::Of(may_be | last.and_then(|value| self.classes(&value)).unwrap_or(Classes::ALL))
+        ValueProperties::Of(may_be | last.and_then(|value| self.classes(&value)).unwrap_or(Classes::ALL))
     }
 
     /// Analyses `index .Payload.After "x"`.
-    fn index(&mut self, head: &Operand, args: &[Operand], piped: bool, scope: &Scope) -> Known {
-        let [item, keys @ ..] = args else { return Known::Anything };
+    fn index(&mut self, head: &Operand, args: &[Operand], piped: bool, scope: &Scope) -> ValueProperties {
+        let [item, keys @ ..] = args else { return ValueProperties::Anything };
         let findings = self.flow.messages().count();
         let negative = keys.iter().find(|key| {
             matches!(&key.term, Term::Literal(Literal::Number(number)) if number.int.is_some_and(|index| index < 0))
@@ -343,11 +353,11 @@ impl Walk<'_> {
             let hint = format!("for the last element, write (last {})", self.text(&bytes(item)));
             self.fails(codes::FLOW_WRONG_ARGUMENT, bytes(negative), message, hint, scope.certain);
         }
-        if more { Known::Anything } else { known }
+        if more { ValueProperties::Anything } else { known }
     }
 
     /// Reports a numeric index into a map: the keys of maps, and of the result of `split`, are names.
-    fn numbered(&mut self, item: &Operand, number: &Operand, known: &Known, certain: bool) {
+    fn numbered(&mut self, item: &Operand, number: &Operand, known: &ValueProperties, certain: bool) {
         let source = self.text(&bytes(item)).to_owned();
         let inner = source.trim_start_matches('(').trim_start();
         let is_split = ["split ", "splitn "].iter().any(|name| inner.starts_with(name)) && !inner.contains('|');
@@ -367,11 +377,11 @@ impl Walk<'_> {
     }
 
     /// Returns the truth of a value for `if`, if it is certain.
-    pub(super) fn truth(&self, value: &Known) -> Option<bool> {
+    pub(super) fn truth(&self, value: &ValueProperties) -> Option<bool> {
         match value {
-            Known::Literal(Literal::Bool(truth)) => Some(*truth),
-            Known::Literal(Literal::Number(number)) => Some(number.float != 0.0),
-            Known::Literal(Literal::Text(text)) => Some(!text.is_empty()),
+            ValueProperties::Literal(Literal::Bool(truth)) => Some(*truth),
+            ValueProperties::Literal(Literal::Number(number)) => Some(number.float != 0.0),
+            ValueProperties::Literal(Literal::Text(text)) => Some(!text.is_empty()),
             value => {
                 let classes = self.classes(value)?;
                 let certain = Classes::OPERATION | Classes::STRUCT | Classes::TIME;
@@ -385,34 +395,34 @@ impl Walk<'_> {
     }
 
     /// Returns the possible classes of a value; `None` if they are unknown.
-    pub(super) fn classes(&self, value: &Known) -> Option<Classes> {
+    pub(super) fn classes(&self, value: &ValueProperties) -> Option<Classes> {
         Some(match value {
-            Known::Anything => return None,
-            Known::Record | Known::Payload => Classes::STRUCT,
-            Known::Position => Classes::POSITION,
-            Known::Operation => Classes::OPERATION,
-            Known::OperationName => Classes::TEXT,
-            Known::Metadata => Classes::MAP,
-            Known::Entry { key, indexed } => match (indexed, self.flow.record.metadata.has(key)) {
+            ValueProperties::Anything => return None,
+            ValueProperties::Record | ValueProperties::Payload => Classes::STRUCT,
+            ValueProperties::Position => Classes::POSITION,
+            ValueProperties::Operation => Classes::OPERATION,
+            ValueProperties::OperationName => Classes::TEXT,
+            ValueProperties::Metadata => Classes::MAP,
+            ValueProperties::Entry { key, indexed } => match (indexed, self.flow.record.metadata.has(key)) {
                 (true, _) | (_, true) => Classes::TEXT,
                 _ if !self.flow.record.metadata.may_have(key) => Classes::NIL,
                 _ => Classes::TEXT | Classes::NIL,
             },
-            Known::Way(way) => return self.classes_of_way(way),
-            Known::Nil => Classes::NIL,
-            Known::Literal(literal) => match literal {
+            ValueProperties::Way(way) => return self.classes_of_way(way),
+            ValueProperties::Nil => Classes::NIL,
+            ValueProperties::Literal(literal) => match literal {
                 Literal::Bool(_) => Classes::BOOL,
                 Literal::Text(_) | Literal::Bytes(_) => Classes::TEXT,
                 Literal::Number(number) if number.int.is_some() && !number.is_float => Classes::INT,
                 Literal::Number(_) => Classes::FLOAT,
             },
-            Known::Of(classes) | Known::UpTo(_, classes) => *classes,
-            Known::Shown(_) => Classes::TEXT,
-            Known::Made(function) => return super::results::classes(function),
+            ValueProperties::Of(classes) | ValueProperties::UpTo(_, classes) => *classes,
+            ValueProperties::Shown(_) => Classes::TEXT,
+            ValueProperties::Made(function) => return super::results::classes(function),
         })
     }
 
-    fn classes_of_way(&self, way: &Way) -> Option<Classes> {
+    fn classes_of_way(&self, way: &ReadPath) -> Option<Classes> {
         if way.names.is_empty() {
             let shape = self.flow.record.side(way.side);
             let of = |may, class| if may { class } else { Classes::NONE };
@@ -431,9 +441,9 @@ impl Walk<'_> {
     }
 
     /// Returns `true` if the value is a field of JSON data, which has no times.
-    pub(super) fn is_of_json(&self, value: &Known) -> bool {
+    pub(super) fn is_of_json(&self, value: &ValueProperties) -> bool {
         match value {
-            Known::Way(way) if !way.names.is_empty() => way.walk(&self.flow.record).ty.kinds == Kinds::JSON,
+            ValueProperties::Way(way) if !way.names.is_empty() => way.walk(&self.flow.record).ty.kinds == Kinds::JSON,
             _ => false,
         }
     }
@@ -472,9 +482,9 @@ pub(super) fn bytes(operand: &Operand) -> Range<usize> {
     operand.at.start as usize..operand.at.end as usize
 }
 
-impl Way {
+impl ReadPath {
     /// Creates the path to the data of a side.
-    pub(super) fn of(side: Side) -> Way {
-        Way { side, names: Vec::new(), accesses: Vec::new(), settled: false }
+    pub(super) fn of(side: Side) -> ReadPath {
+        ReadPath { side, names: Vec::new(), accesses: Vec::new(), settled: false }
     }
 }

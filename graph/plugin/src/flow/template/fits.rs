@@ -7,7 +7,7 @@ use anabranch_template::slips;
 use anabranch_template::tree::{Literal, Operand, Term};
 
 use super::classes::Classes;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use super::{Scope, Walk};
 use crate::codes;
 
@@ -17,7 +17,7 @@ impl Walk<'_> {
         &mut self,
         function: &Function,
         param: Param,
-        value: &Known,
+        value: &ValueProperties,
         arg: Option<&Operand>,
         at: &Range<usize>,
         scope: &Scope,
@@ -31,7 +31,7 @@ impl Walk<'_> {
             Param::Map => (Classes::MAP | Classes::NIL, "a map"),
             Param::Time => (Classes::TIME, "a time"),
         };
-        if let (Param::Map, Known::Metadata) = (param, value) {
+        if let (Param::Map, ValueProperties::Metadata) = (param, value) {
             let place = arg.map_or_else(|| at.clone(), bytes);
             return self.no_map(function.name, place, at, scope);
         }
@@ -41,8 +41,8 @@ impl Walk<'_> {
         };
         // A literal number has the requested type, if that is possible.
         let literal = match (param, value) {
-            (Param::Float, Known::Literal(Literal::Number(_))) => true,
-            (Param::Int, Known::Literal(Literal::Number(number))) => number.int.is_some(),
+            (Param::Float, ValueProperties::Literal(Literal::Number(_))) => true,
+            (Param::Int, ValueProperties::Literal(Literal::Number(number))) => number.int.is_some(),
             _ => false,
         };
         if classes.is_empty() || literal || classes.overlaps(takes | Classes::OTHER) {
@@ -55,7 +55,10 @@ impl Walk<'_> {
             _ => (format!("convert it with `{how}`"), None),
         };
         let (hint, becomes) = match param {
-            _ if arg.is_some() && matches!(value, Known::Literal(_)) && slips::in_order(self.text(at)).is_some() => {
+            _ if arg.is_some()
+                && matches!(value, ValueProperties::Literal(_))
+                && slips::in_order(self.text(at)).is_some() =>
+            {
                 let call = slips::in_order(self.text(at)).unwrap_or_default();
                 (format!("{} needs its data as the last argument: write {call}", function.name), None)
             }

@@ -7,7 +7,7 @@ use anabranch_template::tree::{Command, Literal, Operand, Term};
 
 use super::Walk;
 use super::call::Call;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use super::never::CODE;
 use super::order::reads_record;
 
@@ -61,7 +61,7 @@ impl Walk<'_> {
                 }
             }
             ("kindIs" | "typeIs", [word, _]) => {
-                if let (Some(word), Some(Known::Way(way))) = (literal(word), values.get(1))
+                if let (Some(word), Some(ValueProperties::Way(way))) = (literal(word), values.get(1))
                     && !way.names.is_empty()
                     && let Some(kind) = of_no_field(word)
                 {
@@ -282,5 +282,5 @@ fn is_field(operand: &Operand, names: &[&str]) -> bool {
 /// Returns `true` if the operand is a field of the data, not the data itself or the result of a method.
 fn is_of_data(operand: &Operand) -> bool {
     matches!(&operand.term, Term::Field(fields)
-        if fields.part.is_some_and(|part| part != anabranch_template::tree::Part::Metadata))
+        if fields.part.is_some_and(|part| part != anabranch_template::tree::RecordPart::Metadata))
 }

@@ -9,10 +9,10 @@ use anabranch_template::tree::{Command, Literal, Operand, Pipeline, Term};
 use super::Walk;
 use super::call::Call;
 use super::elsewhere::reference_to_value;
-use super::expression::{Known, bytes};
-use super::reading::Way;
+use super::expression::{ValueProperties, bytes};
+use super::reading::ReadPath;
 use crate::flow::walk::Access;
-use crate::flow::{Look, Named};
+use crate::flow::{LookedUpField, TrialCheck};
 
 /// Functions that report missing values, or look up names themselves.
 const SAID: [&str; 14] =
@@ -30,7 +30,7 @@ impl Walk<'_> {
                 }
             }
             ("dig", [keys @ .., _, map]) => {
-                let literal = |known: &Known| matches!(known, Known::Literal(Literal::Text(_)));
+                let literal = |known: &ValueProperties| matches!(known, ValueProperties::Literal(Literal::Text(_)));
                 let known = keys.iter().take_while(|key| literal(key)).count();
                 if known > 0 {
                     self.key(map, 0..known, call, false);
@@ -41,12 +41,12 @@ impl Walk<'_> {
     }
 
     /// Checks nested names that are looked up in a map. `sure`: the template has no effect without them.
-    fn key(&mut self, map: &Known, keys: Range<usize>, call: &Call<'_>, sure: bool) {
+    fn key(&mut self, map: &ValueProperties, keys: Range<usize>, call: &Call<'_>, sure: bool) {
         let Call { args, values, at, .. } = *call;
-        let Known::Way(way) = map else { return };
-        let mut way = Way { settled: false, ..way.clone() };
+        let ValueProperties::Way(way) = map else { return };
+        let mut way = ReadPath { settled: false, ..way.clone() };
         for key in &values[keys.clone()] {
-            let Known::Literal(Literal::Text(key)) = key else { return };
+            let ValueProperties::Literal(Literal::Text(key)) = key else { return };
             // This text is reported already.
             if reference_to_value(key).is_some() {
                 return;
@@ -67,7 +67,7 @@ impl Walk<'_> {
     }
 
     /// Checks arguments of a call that may be missing without an error.
-    pub(super) fn may_be_missing(&mut self, function: &Function, args: &[Operand], values: &[Known]) {
+    pub(super) fn may_be_missing(&mut self, function: &Function, args: &[Operand], values: &[ValueProperties]) {
         if SAID.contains(&function.name) {
             return;
         }
@@ -79,8 +79,8 @@ impl Walk<'_> {
     }
 
     /// Checks a field that counts as false, or as empty, if it is missing.
-    pub(super) fn field_if_there(&mut self, operand: &Operand, value: &Known) {
-        if let (Term::Field(_) | Term::Variable { .. }, Known::Way(way)) = (&operand.term, value)
+    pub(super) fn field_if_there(&mut self, operand: &Operand, value: &ValueProperties) {
+        if let (Term::Field(_) | Term::Variable { .. }, ValueProperties::Way(way)) = (&operand.term, value)
             && !way.names.is_empty()
         {
             self.look_for(way, bytes(operand), false);
@@ -88,7 +88,7 @@ impl Walk<'_> {
     }
 
     /// Checks a field that is piped into a call.
-    pub(super) fn piped_if_there(&mut self, piped: &Command, value: &Known, command: &Command) {
+    pub(super) fn piped_if_there(&mut self, piped: &Command, value: &ValueProperties, command: &Command) {
         let Term::Function(function) = &command.head.term else { return };
         let param = function.params.get(command.args.len()).copied().or(function.rest);
         if piped.args.is_empty() && param == Some(Param::Any) && !SAID.contains(&function.name) {
@@ -97,7 +97,7 @@ impl Walk<'_> {
     }
 
     /// Checks a field that alone decides a branch.
-    pub(super) fn field_as_truth(&mut self, pipeline: &Pipeline, value: &Known) {
+    pub(super) fn field_as_truth(&mut self, pipeline: &Pipeline, value: &ValueProperties) {
         if let [command] = &*pipeline.commands
             && command.args.is_empty()
         {
@@ -105,11 +105,11 @@ impl Walk<'_> {
         }
     }
 
-    fn look_for(&mut self, way: &Way, at: Range<usize>, sure: bool) {
+    fn look_for(&mut self, way: &ReadPath, at: Range<usize>, sure: bool) {
         let place = self.at(at);
         let source = &self.tree.source;
         self.flow.look(&place, || {
-            Look::Named(Named { side: way.side, names: way.names.clone(), sure, source: source.clone() })
+            TrialCheck::Named(LookedUpField { side: way.side, names: way.names.clone(), sure, source: source.clone() })
         });
     }
 }

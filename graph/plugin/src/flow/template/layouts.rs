@@ -9,7 +9,7 @@ use anabranch_template::{DoubtKind, Template};
 
 use super::Walk;
 use super::call::Call;
-use super::expression::Known;
+use super::expression::ValueProperties;
 use crate::codes;
 use crate::flow::{Flow, Place};
 
@@ -45,7 +45,7 @@ impl Walk<'_> {
         if !matches!(name, "date" | "dateInZone" | "date_in_zone" | "toDate" | "mustToDate") {
             return;
         }
-        let Some(Known::Literal(Literal::Text(layout))) = values.first() else { return };
+        let Some(ValueProperties::Literal(Literal::Text(layout))) = values.first() else { return };
         let place = call.place(0);
         let meant = translated(layout);
         if meant.is_none() && has_element(layout) {
@@ -69,7 +69,7 @@ impl Walk<'_> {
             "htmlDateInZone" => 1,
             _ => return,
         };
-        let Some(Known::Literal(Literal::Text(zone))) = values.get(parameter) else { return };
+        let Some(ValueProperties::Literal(Literal::Text(zone))) = values.get(parameter) else { return };
         let Some(why) = unsupported_zone(zone) else { return };
         let place = call.place(parameter);
         let hint = "write \"UTC\", or an offset such as \"+02:00\"".to_owned();
@@ -94,7 +94,7 @@ impl Walk<'_> {
             "durationRound" => "it counts as 0",
             _ => return,
         };
-        let Some(Known::Literal(Literal::Text(length))) = values.first() else { return };
+        let Some(ValueProperties::Literal(Literal::Text(length))) = values.first() else { return };
         if is_duration(length) {
             return;
         }

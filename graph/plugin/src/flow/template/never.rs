@@ -9,7 +9,7 @@ use anabranch_template::tree::{Literal, Operand, Term};
 
 use super::Walk;
 use super::call::Call;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use super::order::reads_record;
 use crate::codes;
 
@@ -56,7 +56,7 @@ impl Walk<'_> {
         let Call { name, args, values, .. } = *call;
         if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex")
             && name != "regexQuoteMeta"
-            && let Some(Known::Literal(Literal::Text(pattern))) = values.first()
+            && let Some(ValueProperties::Literal(Literal::Text(pattern))) = values.first()
         {
             let searched = args.get(1).map(|arg| self.text(&bytes(arg)).to_lowercase()).unwrap_or_default();
             self.slashes(pattern, &searched, call.place(0));
@@ -67,12 +67,12 @@ impl Walk<'_> {
                 self.same_twice(call);
                 for value in values {
                     let function = match value {
-                        Known::Made(function) => function,
-                        Known::Shown(shown) if shown.is_whole_bytes() => PRINTED_BYTES,
+                        ValueProperties::Made(function) => function,
+                        ValueProperties::Shown(shown) if shown.is_whole_bytes() => PRINTED_BYTES,
                         _ => continue,
                     };
                     for (j, other) in values.iter().enumerate() {
-                        if let Known::Literal(Literal::Text(text)) = other {
+                        if let ValueProperties::Literal(Literal::Text(text)) = other {
                             self.never_gives(function, text, call.place(j), name == "ne");
                         }
                     }
@@ -80,17 +80,26 @@ impl Walk<'_> {
             }
             "lt" | "le" | "gt" | "ge" => self.same_twice(call),
             "contains" | "hasPrefix" | "hasSuffix" => {
-                if let [Known::Literal(Literal::Text(text)), Known::Made(function @ ("upper" | "lower"))] = values {
+                if let [
+                    ValueProperties::Literal(Literal::Text(text)),
+                    ValueProperties::Made(function @ ("upper" | "lower")),
+                ] = values
+                {
                     self.never_gives(function, text, call.place(0), false);
                 }
             }
             "kindIs" => {
-                if let Some(Known::Literal(Literal::Text(text))) = values.first() {
+                if let Some(ValueProperties::Literal(Literal::Text(text))) = values.first() {
                     self.never_gives("kindOf", text, call.place(0), false);
                 }
             }
             "regexReplaceAll" | "mustRegexReplaceAll" => {
-                if let [Known::Literal(Literal::Text(pattern)), _, Known::Literal(Literal::Text(text))] = values {
+                if let [
+                    ValueProperties::Literal(Literal::Text(pattern)),
+                    _,
+                    ValueProperties::Literal(Literal::Text(text)),
+                ] = values
+                {
                     self.group(pattern, text, call.place(2));
                 }
             }

@@ -8,7 +8,7 @@ use anabranch_template::functions::conversion::{Numeric, gives_element, numeric}
 use super::Walk;
 use super::call::Call;
 use super::classes::Classes;
-use super::expression::Known;
+use super::expression::ValueProperties;
 use crate::codes;
 
 const CODE: Code = codes::FLOW_SUSPECT;
@@ -74,7 +74,7 @@ impl Walk<'_> {
     }
 
     /// Reports `index .Payload.After.name 0` of a text.
-    pub(super) fn element_of_text(&mut self, name: &str, value: &Known, at: Range<usize>, written: &str) {
+    pub(super) fn element_of_text(&mut self, name: &str, value: &ValueProperties, at: Range<usize>, written: &str) {
         let Some(classes) = self.usual_classes(value).filter(|classes| !classes.is_empty()) else { return };
         let (what, text) = if classes.within(Classes::TEXT) {
             ("a text", written.to_owned())

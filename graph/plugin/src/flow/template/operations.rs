@@ -9,7 +9,7 @@ use anabranch_template::tree::{Body, Literal, Node, Term};
 
 use super::Walk;
 use super::call::Call;
-use super::expression::Known;
+use super::expression::ValueProperties;
 use crate::codes;
 use crate::diagnostic::Severity;
 use crate::flow::{Flow, Place};
@@ -140,11 +140,11 @@ impl Walk<'_> {
     /// constant.
     pub(super) fn operations(&mut self, equal: bool, call: &Call<'_>) {
         let Call { values, certain, .. } = *call;
-        if !values.iter().any(|value| matches!(value, Known::OperationName)) {
+        if !values.iter().any(|value| matches!(value, ValueProperties::OperationName)) {
             return;
         }
-        let text = |value: &Known| match value {
-            Known::Literal(Literal::Text(text)) => Some(text.clone()),
+        let text = |value: &ValueProperties| match value {
+            ValueProperties::Literal(Literal::Text(text)) => Some(text.clone()),
             _ => None,
         };
         // With another text, the comparison may still be useful.

@@ -5,7 +5,7 @@ use anabranch_template::tree::{Literal, Operand, Pipeline, Term};
 
 use super::Walk;
 use super::call::Call;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use crate::codes;
 
 const CODE: Code = codes::FLOW_REVERSED;
@@ -43,8 +43,8 @@ impl Walk<'_> {
             return true;
         }
         let Some((_, data, form)) = DATA.iter().find(|(function, ..)| *function == name) else { return false };
-        let is_text = |value: &Known| matches!(value, Known::Literal(Literal::Text(_)));
-        let Some(Known::Literal(Literal::Text(literal))) = values.get(*data) else { return false };
+        let is_text = |value: &ValueProperties| matches!(value, ValueProperties::Literal(Literal::Text(_)));
+        let Some(ValueProperties::Literal(Literal::Text(literal))) = values.get(*data) else { return false };
         // A test whether a word is in a list of words.
         if name == "contains" && literal.contains([',', ';', '|', ' ', '/']) {
             return false;
@@ -116,7 +116,7 @@ impl Walk<'_> {
         let is_list =
             matches!(&command.head.term, Term::Function(function) if matches!(function.name, "list" | "tuple"));
         let is_constant = command.args.iter().all(|arg| matches!(arg.term, Term::Literal(_)));
-        let [_, Known::Way(_) | Known::Entry { .. }] = values else { return false };
+        let [_, ValueProperties::Way(_) | ValueProperties::Entry { .. }] = values else { return false };
         if !is_list || !is_constant {
             return false;
         }
@@ -141,7 +141,7 @@ impl Walk<'_> {
     /// 100.0`, which computes 100 divided by the amount.
     pub(super) fn piped_order(&mut self, call: &Call<'_>) {
         let Call { name, args, values, at, .. } = *call;
-        let ([literal], [Known::Literal(Literal::Number(number)), piped]) = (args, values) else { return };
+        let ([literal], [ValueProperties::Literal(Literal::Number(number)), piped]) = (args, values) else { return };
         let says = match name {
             "gt" => "tests whether {} is greater than",
             "ge" => "tests whether {} is greater than, or equal to,",
@@ -153,7 +153,7 @@ impl Walk<'_> {
             "sub" | "subf" if number.float == 1.0 => "computes {} minus",
             _ => return,
         };
-        if matches!(piped, Known::Literal(_)) {
+        if matches!(piped, ValueProperties::Literal(_)) {
             return;
         }
         let before = self.tree.source.get(..at.start).unwrap_or_default().trim_end();

@@ -5,7 +5,7 @@ use anabranch_template::tree::Literal;
 
 use super::Walk;
 use super::call::Call;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use crate::codes;
 
 /// Functions with a literal first argument, their effect, and the corresponding function for patterns.
@@ -25,7 +25,7 @@ impl Walk<'_> {
     /// Reports patterns in the place of literal texts, and patterns that never match what is intended.
     pub(super) fn no_regex(&mut self, call: &Call<'_>) {
         let Call { name, args, values, .. } = *call;
-        let Some(Known::Literal(Literal::Text(pattern))) = values.first() else { return };
+        let Some(ValueProperties::Literal(Literal::Text(pattern))) = values.first() else { return };
         let at = call.place(0);
         if let Some((_, does, instead)) = PLAIN.iter().find(|(plain, ..)| *plain == name) {
             if !is_regex(pattern) {

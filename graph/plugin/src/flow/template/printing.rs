@@ -9,7 +9,7 @@ use anabranch_template::tree::{Literal, Operand, Pipeline};
 use super::Walk;
 use super::call::Call;
 use super::classes::Classes;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use super::suspect::verbs;
 use crate::codes;
 
@@ -19,7 +19,7 @@ const BYTES: Classes = Classes::RAW.with(Classes::BYTES);
 
 /// A text that a function creates from a value in Go's notation.
 #[derive(Clone, Debug)]
-pub(super) struct Shown {
+pub(super) struct GoNotation {
     /// The classes of the value.
     classes: Classes,
     /// The place of the value.
@@ -30,7 +30,7 @@ pub(super) struct Shown {
     whole: bool,
 }
 
-impl Shown {
+impl GoNotation {
     /// Returns `true` if the text consists of bytes as a list of numbers alone.
     pub(super) fn is_whole_bytes(&self) -> bool {
         self.whole && self.classes.within(BYTES)
@@ -62,8 +62,8 @@ fn is_sure(classes: Classes) -> bool {
 
 impl Walk<'_> {
     /// Reports a value that prints in a notation that is probably not intended.
-    pub(super) fn printed_value(&mut self, pipeline: &Pipeline, value: &Known) {
-        if let Known::Way(way) = value
+    pub(super) fn printed_value(&mut self, pipeline: &Pipeline, value: &ValueProperties) {
+        if let ValueProperties::Way(way) = value
             && way.names.is_empty()
             && self.flow.record.side(way.side).is_absent()
         {
@@ -72,7 +72,7 @@ impl Walk<'_> {
             let place = self.at(at);
             return self.flow.warn(CODE, place, message, None, Some("print another part of the record".to_owned()));
         }
-        if let Known::Shown(shown) = value {
+        if let ValueProperties::Shown(shown) = value {
             let Some((what, function)) = bad(shown.classes) else { return };
             let hint = format!("write {function} {}", shown.value);
             let place = self.at(shown.at.clone());
@@ -109,18 +109,18 @@ impl Walk<'_> {
 
     /// Returns the text that a function creates from its arguments, if one of them is in a notation that is probably
     /// not intended.
-    pub(super) fn shown(&self, call: &Call<'_>) -> Option<Shown> {
+    pub(super) fn shown(&self, call: &Call<'_>) -> Option<GoNotation> {
         let Call { name, args, values, .. } = *call;
         let notation = notation(name).filter(|notation| *notation != Notation::Json)?;
         let format = match (name, values.first()) {
-            ("printf", Some(Known::Literal(Literal::Text(format)))) => Some(verbs(format)?),
+            ("printf", Some(ValueProperties::Literal(Literal::Text(format)))) => Some(verbs(format)?),
             ("printf", _) => return None,
             _ => None,
         };
         let first = usize::from(matches!(name, "printf" | "join"));
         values.iter().enumerate().skip(first).find_map(|(i, value)| {
-            if let Known::Shown(shown) = value {
-                return Some(Shown { whole: false, ..shown.clone() });
+            if let ValueProperties::Shown(shown) = value {
+                return Some(GoNotation { whole: false, ..shown.clone() });
             }
             let classes = self.usual_classes(value).filter(|classes| bad(*classes).is_some())?;
             let is_bytes = classes.within(BYTES);
@@ -139,11 +139,11 @@ impl Walk<'_> {
             }
             let whole = match (name, values) {
                 ("print", [_]) => true,
-                ("printf", [Known::Literal(Literal::Text(format)), _]) => format == "%v",
+                ("printf", [ValueProperties::Literal(Literal::Text(format)), _]) => format == "%v",
                 _ => false,
             };
             let place = call.place(i);
-            Some(Shown { classes, at: place, value: self.named(args, i), whole })
+            Some(GoNotation { classes, at: place, value: self.named(args, i), whole })
         })
     }
 

@@ -7,7 +7,7 @@ use anabranch_template::tree::Literal;
 use super::Walk;
 use super::call::Call;
 use super::elsewhere::reference_to_value;
-use super::expression::Known;
+use super::expression::ValueProperties;
 use crate::codes;
 
 /// Functions for which such a text may be intended: the text is assembled, or compared with the data of a record.
@@ -32,8 +32,8 @@ impl Walk<'_> {
     /// Reports a text that is a reference in quotes. `args` are those written after the function's name.
     pub(super) fn in_quotes(&mut self, call: &Call<'_>) {
         let Call { name, values, .. } = *call;
-        let text = |known: &Known| match known {
-            Known::Literal(Literal::Text(text)) => Some(text.clone()),
+        let text = |known: &ValueProperties| match known {
+            ValueProperties::Literal(Literal::Text(text)) => Some(text.clone()),
             _ => None,
         };
         // A comparison of texts alone has the same result for every record.

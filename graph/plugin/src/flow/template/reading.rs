@@ -10,14 +10,14 @@ use anabranch_template::{entry_of_method, is_method_of_data, is_method_of_metada
 
 use super::Walk;
 use super::classes::Classes;
-use super::expression::{Known, bytes};
+use super::expression::{ValueProperties, bytes};
 use crate::codes;
 use crate::flow::RecordShape;
 use crate::flow::walk::{Access, Resolution, walk};
 
 /// A path from a side of the record to a field; without names, to the data.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct ReadPath {
     pub(super) side: Side,
     pub(super) names: Vec<Str>,
     pub(super) accesses: Vec<Access>,
@@ -25,7 +25,7 @@ pub(super) struct Way {
     pub(super) settled: bool,
 }
 
-impl Way {
+impl ReadPath {
     /// Resolves the path in a record shape; it must have names.
     pub(super) fn walk(&self, record: &RecordShape) -> Resolution {
         let names: Vec<&Str> = self.names.iter().collect();
@@ -40,51 +40,57 @@ impl Way {
 
 impl Walk<'_> {
     /// Resolves names in a value.
-    pub(super) fn extend(&mut self, base: Known, names: &[Str], operand: &Operand, certain: bool) -> Known {
+    pub(super) fn extend(
+        &mut self,
+        base: ValueProperties,
+        names: &[Str],
+        operand: &Operand,
+        certain: bool,
+    ) -> ValueProperties {
         let mut known = base;
         let mut rest = names;
         let at = bytes(operand);
         while let Some((name, after)) = rest.split_first() {
             known = match known {
-                Known::Record => match name.as_str() {
-                    "Position" => Known::Position,
-                    "Operation" => Known::Operation,
-                    "Metadata" => Known::Metadata,
-                    "Key" => Known::Way(Way::of(Side::Key)),
-                    "Payload" => Known::Payload,
-                    "Bytes" => Known::Of(Classes::BYTES),
+                ValueProperties::Record => match name.as_str() {
+                    "Position" => ValueProperties::Position,
+                    "Operation" => ValueProperties::Operation,
+                    "Metadata" => ValueProperties::Metadata,
+                    "Key" => ValueProperties::Way(ReadPath::of(Side::Key)),
+                    "Payload" => ValueProperties::Payload,
+                    "Bytes" => ValueProperties::Of(Classes::BYTES),
                     _ => return self.no_part(&[], rest, operand, certain),
                 },
-                Known::Payload => match name.as_str() {
-                    "Before" => Known::Way(Way::of(Side::Before)),
-                    "After" => Known::Way(Way::of(Side::After)),
+                ValueProperties::Payload => match name.as_str() {
+                    "Before" => ValueProperties::Way(ReadPath::of(Side::Before)),
+                    "After" => ValueProperties::Way(ReadPath::of(Side::After)),
                     _ => return self.no_part(&["Payload"], rest, operand, certain),
                 },
-                Known::Operation if name == "String" => Known::OperationName,
-                Known::Position if name == "String" => Known::Of(Classes::TEXT),
-                Known::Position => return self.no_part(&["Position"], rest, operand, certain),
-                Known::Operation => return self.no_part(&["Operation"], rest, operand, certain),
-                Known::Metadata if is_method_of_metadata(name) => {
+                ValueProperties::Operation if name == "String" => ValueProperties::OperationName,
+                ValueProperties::Position if name == "String" => ValueProperties::Of(Classes::TEXT),
+                ValueProperties::Position => return self.no_part(&["Position"], rest, operand, certain),
+                ValueProperties::Operation => return self.no_part(&["Operation"], rest, operand, certain),
+                ValueProperties::Metadata if is_method_of_metadata(name) => {
                     self.no_entry(name, at, certain);
-                    return Known::Anything;
+                    return ValueProperties::Anything;
                 }
-                Known::Metadata if after.is_empty() => {
+                ValueProperties::Metadata if after.is_empty() => {
                     let key = own_key(name).unwrap_or_else(|| name.clone());
-                    return self.judged(Known::Entry { key, indexed: false }, at, certain);
+                    return self.judged(ValueProperties::Entry { key, indexed: false }, at, certain);
                 }
-                Known::Metadata => return self.one_level(rest, operand, certain),
-                Known::Way(way) if way.settled => return Known::Anything,
-                Known::Way(mut way) => {
+                ValueProperties::Metadata => return self.one_level(rest, operand, certain),
+                ValueProperties::Way(way) if way.settled => return ValueProperties::Anything,
+                ValueProperties::Way(mut way) => {
                     let access = if self.strict { Access::Strict } else { Access::Chain };
                     if way.names.is_empty() && is_method_of_data(name) {
-                        return Known::Anything;
+                        return ValueProperties::Anything;
                     }
                     rest.iter().for_each(|name| way.add(name, access));
-                    return self.judged(Known::Way(way), at, certain);
+                    return self.judged(ValueProperties::Way(way), at, certain);
                 }
                 base => {
                     self.no_fields(&base, name, at, certain);
-                    return Known::Anything;
+                    return ValueProperties::Anything;
                 }
             };
             rest = after;
@@ -93,15 +99,17 @@ impl Walk<'_> {
     }
 
     /// Returns the result of `index` for a value and a literal text.
-    pub(super) fn indexed(&self, known: Known, key: &Str) -> Known {
+    pub(super) fn indexed(&self, known: ValueProperties, key: &Str) -> ValueProperties {
         match known {
-            Known::Metadata => Known::Entry { key: own_key(key).unwrap_or_else(|| key.clone()), indexed: true },
-            Known::Way(way) if way.settled => Known::Anything,
-            Known::Way(mut way) => {
-                way.add(key, Access::Index);
-                Known::Way(way)
+            ValueProperties::Metadata => {
+                ValueProperties::Entry { key: own_key(key).unwrap_or_else(|| key.clone()), indexed: true }
             }
-            _ => Known::Anything,
+            ValueProperties::Way(way) if way.settled => ValueProperties::Anything,
+            ValueProperties::Way(mut way) => {
+                way.add(key, Access::Index);
+                ValueProperties::Way(way)
+            }
+            _ => ValueProperties::Anything,
         }
     }
 
@@ -121,10 +129,10 @@ impl Walk<'_> {
     }
 
     /// Reports problems of the path to a field or entry, and returns the value.
-    pub(super) fn judged(&mut self, known: Known, at: Range<usize>, certain: bool) -> Known {
+    pub(super) fn judged(&mut self, known: ValueProperties, at: Range<usize>, certain: bool) -> ValueProperties {
         let place = self.at(at.clone());
         match known {
-            Known::Entry { key, indexed } => {
+            ValueProperties::Entry { key, indexed } => {
                 if self.strict && certain && !indexed && !self.flow.record.metadata.may_have(&key) {
                     let message = format!("every record fails here: no record has the metadata {:?}", key.as_str());
                     self.flow.fail(
@@ -137,9 +145,9 @@ impl Walk<'_> {
                 } else {
                     self.flow.entry(&place, &key);
                 }
-                Known::Entry { key, indexed }
+                ValueProperties::Entry { key, indexed }
             }
-            Known::Way(way) if !way.names.is_empty() => {
+            ValueProperties::Way(way) if !way.names.is_empty() => {
                 let outcome = way.walk(&self.flow.record);
                 self.flow.judge(&place, &outcome, certain);
                 if certain {
@@ -153,7 +161,7 @@ impl Walk<'_> {
                     self.correct_name(&at, &from, &to);
                 }
                 self.used_way(&way, &at, certain);
-                if outcome.always_fails() { Known::Anything } else { Known::Way(way) }
+                if outcome.always_fails() { ValueProperties::Anything } else { ValueProperties::Way(way) }
             }
             known => known,
         }
@@ -178,7 +186,7 @@ impl Walk<'_> {
     }
 
     /// Reports a part that records do not have.
-    fn no_part(&mut self, parents: &[&str], names: &[Str], operand: &Operand, certain: bool) -> Known {
+    fn no_part(&mut self, parents: &[&str], names: &[Str], operand: &Operand, certain: bool) -> ValueProperties {
         let at = bytes(operand);
         let mut written = String::new();
         parents.iter().copied().chain(names.iter().map(Str::as_str)).for_each(|name| push_part(name, &mut written));
@@ -222,11 +230,11 @@ impl Walk<'_> {
             let dollar = if self.text(&at).starts_with('$') { "$" } else { "" };
             self.correct(at, format!("{dollar}{meant}"));
         }
-        Known::Anything
+        ValueProperties::Anything
     }
 
     /// Reports nested names in metadata, which has one level.
-    fn one_level(&mut self, names: &[Str], operand: &Operand, certain: bool) -> Known {
+    fn one_level(&mut self, names: &[Str], operand: &Operand, certain: bool) -> ValueProperties {
         let at = bytes(operand);
         let joined: Str = names.iter().map(Str::as_str).collect::<Vec<_>>().join(".").into();
         let key = own_key(&joined).unwrap_or(joined);
@@ -241,6 +249,6 @@ impl Walk<'_> {
         if matches!(&operand.term, Term::Field(_)) && self.text(&at).starts_with(".Metadata.") {
             self.correct(at, becomes);
         }
-        Known::Of(Classes::NIL)
+        ValueProperties::Of(Classes::NIL)
     }
 }

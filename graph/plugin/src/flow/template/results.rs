@@ -1,7 +1,7 @@
 //! The classes of function results.
 
 use super::classes::Classes;
-use super::expression::Known;
+use super::expression::ValueProperties;
 
 /// Functions that always return true or false.
 const BOOLS: &[&str] = &[
@@ -130,8 +130,8 @@ pub(super) fn classes(function: &str) -> Option<Classes> {
 }
 
 /// Returns the known properties of a function's result.
-pub(super) fn result(function: &'static str) -> Known {
-    if classes(function).is_some() { Known::Made(function) } else { Known::Anything }
+pub(super) fn result(function: &'static str) -> ValueProperties {
+    if classes(function).is_some() { ValueProperties::Made(function) } else { ValueProperties::Anything }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use anabranch_template::tree::Literal;
 use super::Walk;
 use super::call::Call;
 use super::classes::Classes;
-use super::expression::Known;
+use super::expression::ValueProperties;
 use crate::codes;
 use crate::diagnostic::Severity;
 use crate::flow::Form;
@@ -21,12 +21,14 @@ const MOST_BYTES: i64 = 256 << 20;
 
 impl Walk<'_> {
     /// Returns the classes of a value in typical records.
-    pub(super) fn usual_classes(&self, value: &Known) -> Option<Classes> {
+    pub(super) fn usual_classes(&self, value: &ValueProperties) -> Option<Classes> {
         match value {
-            Known::Way(way) if way.names.is_empty() => Some(match self.flow.record.side(way.side).form()? {
-                Form::Raw => Classes::RAW,
-                Form::Structured => Classes::MAP,
-            }),
+            ValueProperties::Way(way) if way.names.is_empty() => {
+                Some(match self.flow.record.side(way.side).form()? {
+                    Form::Raw => Classes::RAW,
+                    Form::Structured => Classes::MAP,
+                })
+            }
             other => self.classes(other),
         }
     }
@@ -36,7 +38,7 @@ impl Walk<'_> {
         let Call { name, args, values, at, certain } = *call;
         if let Some(fractions) = numeric(name).and_then(|numeric| numeric.fractions) {
             let cut = values.iter().position(|value| match value {
-                Known::Literal(Literal::Number(number)) => number.is_float && number.float.fract() != 0.0,
+                ValueProperties::Literal(Literal::Number(number)) => number.is_float && number.float.fract() != 0.0,
                 value => self.classes(value) == Some(Classes::FLOAT),
             });
             if let Some(cut) = cut {
@@ -54,7 +56,7 @@ impl Walk<'_> {
         self.zone(call);
         self.length_of_time(call);
         match name {
-            "repeat" if matches!(values.first(), Some(Known::Literal(Literal::Number(number))) if number.int > Some(MOST_BYTES)) =>
+            "repeat" if matches!(values.first(), Some(ValueProperties::Literal(Literal::Number(number))) if number.int > Some(MOST_BYTES)) =>
             {
                 let message = "every record fails here: a template builds at most 256 MiB of text".to_owned();
                 self.fails(
@@ -65,7 +67,7 @@ impl Walk<'_> {
                     certain,
                 );
             }
-            "div" | "mod" if matches!(values.last(), Some(Known::Literal(Literal::Number(number))) if number.int == Some(0)) =>
+            "div" | "mod" if matches!(values.last(), Some(ValueProperties::Literal(Literal::Number(number))) if number.int == Some(0)) =>
             {
                 let message = format!("every record fails here: {name} by zero");
                 self.fails(
@@ -109,7 +111,7 @@ impl Walk<'_> {
             _ if name.trim_start_matches("must").to_ascii_lowercase().starts_with("regex")
                 && name != "regexQuoteMeta" =>
             {
-                let Some(Known::Literal(Literal::Text(pattern))) = values.first() else { return };
+                let Some(ValueProperties::Literal(Literal::Text(pattern))) = values.first() else { return };
                 let Some(why) = invalid_pattern(pattern) else { return };
                 let hint = "correct the pattern; in double quotes, write a literal bracket as \\\\[".to_owned();
                 match name {
@@ -135,7 +137,7 @@ impl Walk<'_> {
     /// Checks whether a format has one verb per value, each suitable for its value.
     fn format_fits(&mut self, call: &Call<'_>) {
         let Call { values, .. } = *call;
-        let Some((Known::Literal(Literal::Text(format)), values)) = values.split_first() else { return };
+        let Some((ValueProperties::Literal(Literal::Text(format)), values)) = values.split_first() else { return };
         let Some(verbs) = verbs(format) else { return };
         if verbs.len() != values.len() {
             let message = format!(

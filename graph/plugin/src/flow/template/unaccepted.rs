@@ -9,7 +9,7 @@ use anabranch_template::{MissingKey, Template};
 
 use super::call::Call;
 use super::classes::Classes;
-use super::expression::Known;
+use super::expression::ValueProperties;
 use super::{Scope, Walk};
 use crate::codes;
 
@@ -92,7 +92,7 @@ impl Walk<'_> {
             let message = format!("every record fails here: {name} takes {takes}, not {}", classes.names());
             return self.fails(codes::FLOW_WRONG_ARGUMENT, place, message, hint, certain);
         }
-        if let ("chunk" | "mustChunk", Some(Known::Literal(Literal::Number(size)))) = (name, values.first())
+        if let ("chunk" | "mustChunk", Some(ValueProperties::Literal(Literal::Number(size)))) = (name, values.first())
             && size.int.is_some_and(|size| size < 1)
         {
             let place = call.place(0);
@@ -102,14 +102,14 @@ impl Walk<'_> {
     }
 
     /// Reports `index` of a value that has no elements.
-    pub(super) fn no_elements(&mut self, known: &Known, at: Range<usize>, certain: bool) {
+    pub(super) fn no_elements(&mut self, known: &ValueProperties, at: Range<usize>, certain: bool) {
         let Some(classes) = self.classes(known).filter(|it| !it.is_empty() && it.within(NO_LENGTH)) else { return };
         let message = format!("every record fails here: index takes a list, a map or a text, not {}", classes.names());
         self.fails(codes::FLOW_WRONG_ARGUMENT, at, message, "use the value itself".to_owned(), certain);
     }
 
     /// Reports a loop over a value without elements.
-    pub(super) fn no_loop(&mut self, range: &Range_, value: &Known, scope: &Scope) {
+    pub(super) fn no_loop(&mut self, range: &Range_, value: &ValueProperties, scope: &Scope) {
         let at = range.pipeline.at.start as usize..range.pipeline.at.end as usize;
         let at = at.start..at.start + self.text(&at).trim_end_matches(['-', ' ', '\n', '\t', '\r']).len();
         self.used_as_other(NO_RANGE, value, at.clone(), scope.certain);
@@ -131,9 +131,9 @@ impl Walk<'_> {
     }
 
     /// Returns the known properties of the elements of a list that a call makes.
-    pub(super) fn element(&mut self, pipeline: &Pipeline, scope: &Scope) -> Known {
-        let [command] = &*pipeline.commands else { return Known::Anything };
-        let Term::Function(function) = &command.head.term else { return Known::Anything };
+    pub(super) fn element(&mut self, pipeline: &Pipeline, scope: &Scope) -> ValueProperties {
+        let [command] = &*pipeline.commands else { return ValueProperties::Anything };
+        let Term::Function(function) = &command.head.term else { return ValueProperties::Anything };
         let classes = match function.name {
             "splitList" | "toStrings" => Some(Classes::TEXT),
             "until" | "untilStep" => Some(Classes::INT),
@@ -149,11 +149,11 @@ impl Walk<'_> {
             }
             _ => None,
         };
-        classes.map_or(Known::Anything, Known::Of)
+        classes.map_or(ValueProperties::Anything, ValueProperties::Of)
     }
 
     /// Reports a field of a value that has none.
-    pub(super) fn no_fields(&mut self, base: &Known, name: &str, at: Range<usize>, certain: bool) {
+    pub(super) fn no_fields(&mut self, base: &ValueProperties, name: &str, at: Range<usize>, certain: bool) {
         let Some(classes) = self.classes(base).filter(|it| !it.is_empty() && it.within(NO_FIELDS)) else { return };
         let message = format!("every record fails here: {} has no field {name:?}", classes.names());
         let hint = match self.text(&at).strip_prefix('.').is_some_and(|path| path.starts_with(name)) {
@@ -219,7 +219,8 @@ fn is_settled(function: &Function) -> bool {
     (function.pure || matches!(function.name, "randInt")) && function.name != "fail"
 }
 
-/// Returns `true` for a value that is the same for every record; with `time`, also for a value made of the present time.
+/// Returns `true` for a value that is the same for every record; with `time`, also for a value made of the present
+/// time.
 pub(super) fn is_constant(operand: &Operand, time: bool) -> bool {
     match &operand.term {
         Term::Nil | Term::Literal(_) => true,

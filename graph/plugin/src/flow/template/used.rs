@@ -10,8 +10,8 @@ use anabranch_template::tree::Operand;
 use super::Walk;
 use super::call::Call;
 use super::classes::Classes;
-use super::expression::{Known, bytes};
-use super::reading::Way;
+use super::expression::{ValueProperties, bytes};
+use super::reading::ReadPath;
 use crate::codes;
 use crate::flow::Kinds;
 use crate::flow::walk::Access;
@@ -21,15 +21,15 @@ const METHODS: [&str; 5] = ["Format", "Sub", "Before", "After", "Equal"];
 
 impl Walk<'_> {
     /// Declares that a value is of one of these kinds in every record that passes.
-    pub(super) fn used(&mut self, code: Code, value: &Known, kinds: Kinds, at: Range<usize>, certain: bool) {
-        if let (true, Known::Way(way)) = (certain, value) {
+    pub(super) fn used(&mut self, code: Code, value: &ValueProperties, kinds: Kinds, at: Range<usize>, certain: bool) {
+        if let (true, ValueProperties::Way(way)) = (certain, value) {
             let place = self.at(at);
             self.flow.use_as(code, &place, way.side, &way.names, kinds);
         }
     }
 
     /// Declares that the value of a path is reached: each part of it before the last has fields.
-    pub(super) fn used_way(&mut self, way: &Way, at: &Range<usize>, certain: bool) {
+    pub(super) fn used_way(&mut self, way: &ReadPath, at: &Range<usize>, certain: bool) {
         for (depth, access) in way.accesses.iter().enumerate().skip(1) {
             let kinds = match access {
                 // A time has methods.
@@ -37,16 +37,16 @@ impl Walk<'_> {
                 Access::Reference => Kinds::MAP | Kinds::NULL,
                 Access::Index => Kinds::MAP,
             };
-            let part = Way { names: way.names[..depth].to_vec(), ..way.clone() };
-            self.used(codes::FLOW_NOT_A_MAP, &Known::Way(part), kinds, at.clone(), certain);
+            let part = ReadPath { names: way.names[..depth].to_vec(), ..way.clone() };
+            self.used(codes::FLOW_NOT_A_MAP, &ValueProperties::Way(part), kinds, at.clone(), certain);
         }
     }
 
     /// Declares that a nested name with arguments is a method, which only times have: `.at.Format "2006"`.
-    pub(super) fn used_with_arguments(&mut self, head: &Operand, value: &Known, certain: bool) {
-        let Known::Way(way) = value else { return };
+    pub(super) fn used_with_arguments(&mut self, head: &Operand, value: &ValueProperties, certain: bool) {
+        let ValueProperties::Way(way) = value else { return };
         let Some((method, parent @ [.., _])) = way.names.split_last() else { return };
-        let part = Known::Way(Way { names: parent.to_vec(), ..way.clone() });
+        let part = ValueProperties::Way(ReadPath { names: parent.to_vec(), ..way.clone() });
         if METHODS.contains(&method.as_str()) && self.is_of_json(&part) {
             let mut path = way.side.as_str().to_owned();
             parent.iter().for_each(|name| push_part(name, &mut path));
@@ -62,7 +62,7 @@ impl Walk<'_> {
     }
 
     /// Declares that an argument is of the type of its parameter.
-    pub(super) fn used_as_parameter(&mut self, param: Param, value: &Known, at: Range<usize>, certain: bool) {
+    pub(super) fn used_as_parameter(&mut self, param: Param, value: &ValueProperties, at: Range<usize>, certain: bool) {
         let kinds = match param {
             // No field has the type of an integer parameter; that is reported where the type is known.
             Param::Any | Param::Reflect | Param::Int => return,
@@ -76,7 +76,7 @@ impl Walk<'_> {
     }
 
     /// Declares that an argument is of none of these classes.
-    pub(super) fn used_as_other(&mut self, refused: Classes, value: &Known, at: Range<usize>, certain: bool) {
+    pub(super) fn used_as_other(&mut self, refused: Classes, value: &ValueProperties, at: Range<usize>, certain: bool) {
         if !refused.is_empty() {
             self.used(codes::FLOW_WRONG_ARGUMENT, value, kinds(|class| !class.overlaps(refused)), at, certain);
         }

@@ -14,14 +14,14 @@ use crate::flow::Flow;
 
 /// The possible outputs of a condition.
 #[derive(Default)]
-struct Printed {
+struct PossibleOutputs {
     /// True if the output may be true or false.
     verdict: bool,
     /// A possible other output, with its place.
-    other: Option<(Range<usize>, Other)>,
+    other: Option<(Range<usize>, NeitherBoolean)>,
 }
 
-enum Other {
+enum NeitherBoolean {
     /// A number: 1 counts as true and 0 as false.
     Number(Classes),
     /// Values that never print as true or false.
@@ -39,15 +39,15 @@ enum Other {
 /// Functions whose text is never true or false.
 const NO_VERDICTS: [&str; 8] = ["quote", "squote", "kindOf", "typeOf", "sha1sum", "sha256sum", "sha512sum", "uuidv4"];
 
-impl Printed {
-    const UNKNOWN: Printed = Printed { verdict: true, other: None };
+impl PossibleOutputs {
+    const UNKNOWN: PossibleOutputs = PossibleOutputs { verdict: true, other: None };
 
-    fn other(at: Range<usize>, other: Other) -> Printed {
-        Printed { verdict: false, other: Some((at, other)) }
+    fn other(at: Range<usize>, other: NeitherBoolean) -> PossibleOutputs {
+        PossibleOutputs { verdict: false, other: Some((at, other)) }
     }
 
-    fn or(self, more: Printed) -> Printed {
-        Printed { verdict: self.verdict || more.verdict, other: self.other.or(more.other) }
+    fn or(self, more: PossibleOutputs) -> PossibleOutputs {
+        PossibleOutputs { verdict: self.verdict || more.verdict, other: self.other.or(more.other) }
     }
 }
 
@@ -70,18 +70,19 @@ impl Walk<'_> {
             looping: false,
             native: self.native,
         };
-        let printed = walk.printed(&main.body, &Scope { dot: super::Known::Record, certain: true, inner: false });
+        let printed =
+            walk.printed(&main.body, &Scope { dot: super::ValueProperties::Record, certain: true, inner: false });
         let Some((at, other)) = printed.other else { return };
         let whole = 0..tree.source.len();
         let message = match (&other, printed.verdict) {
-            (Other::Number(classes), _) => {
+            (NeitherBoolean::Number(classes), _) => {
                 let text = format!(
                     "the condition returns {}: 1 counts as true, 0 as false, and a record with another number fails",
                     classes.names()
                 );
                 return self.warns(at, text, "compare it, for example with `gt … 0`");
             }
-            (Other::Nothing, true) => {
+            (NeitherBoolean::Nothing, true) => {
                 let branch = match &*main.body {
                     [Node::With(_)] => "`with` has no value",
                     [Node::Range(_)] => "`range` has no elements",
@@ -97,11 +98,11 @@ impl Walk<'_> {
                 }
                 return;
             }
-            (Other::Values(classes), true) => {
+            (NeitherBoolean::Values(classes), true) => {
                 let text = format!("the condition may return {}: then the record fails", classes.names());
                 return self.warns(at, text, HINT);
             }
-            (Other::Literal(meant), true) => {
+            (NeitherBoolean::Literal(meant), true) => {
                 let text = format!("the condition may return {}: then the record fails", self.text(&at));
                 let hint = meant.as_ref().map_or_else(|| HINT.to_owned(), |meant| format!("write {meant}"));
                 self.warns(at.clone(), text, &hint);
@@ -110,22 +111,25 @@ impl Walk<'_> {
                 }
                 return;
             }
-            (Other::Text | Other::Several, true) => {
+            (NeitherBoolean::Text | NeitherBoolean::Several, true) => {
                 let text = "the condition may return a text that is neither true nor false: then the record fails";
                 return self.warns(at, text.to_owned(), HINT);
             }
-            (Other::Values(classes), false) => {
+            (NeitherBoolean::Values(classes), false) => {
                 format!("the condition fails for every record: it returns {}, not true or false", classes.names())
             }
-            (Other::Nothing | Other::Text | Other::Several | Other::Literal(_), false) => {
-                "the condition fails for every record: it never returns true or false".to_owned()
-            }
+            (
+                NeitherBoolean::Nothing | NeitherBoolean::Text | NeitherBoolean::Several | NeitherBoolean::Literal(_),
+                false,
+            ) => "the condition fails for every record: it never returns true or false".to_owned(),
         };
         let (at, hint) = match other {
-            Other::Text if self.text(&at).contains("&&") => (at, "write {{ and (…) (…) }}"),
-            Other::Text if self.text(&at).contains("||") => (at, "write {{ or (…) (…) }}"),
-            Other::Several => (whole, "write {{ and (…) (…) }} or {{ or (…) (…) }}"),
-            Other::Text => (at, "write the comparison inside the braces, for example {{ gt .Payload.After.price 10 }}"),
+            NeitherBoolean::Text if self.text(&at).contains("&&") => (at, "write {{ and (…) (…) }}"),
+            NeitherBoolean::Text if self.text(&at).contains("||") => (at, "write {{ or (…) (…) }}"),
+            NeitherBoolean::Several => (whole, "write {{ and (…) (…) }} or {{ or (…) (…) }}"),
+            NeitherBoolean::Text => {
+                (at, "write the comparison inside the braces, for example {{ gt .Payload.After.price 10 }}")
+            }
             _ => (if at.is_empty() { whole } else { at }, HINT),
         };
         if !self.flow.fails() {
@@ -149,7 +153,7 @@ impl Walk<'_> {
     }
 
     /// Returns the possible outputs of a template body.
-    fn printed(&mut self, body: &Body, scope: &Scope) -> Printed {
+    fn printed(&mut self, body: &Body, scope: &Scope) -> PossibleOutputs {
         let source = self.tree.source.clone();
         let mut solid = Vec::new();
         for node in body {
@@ -164,7 +168,7 @@ impl Walk<'_> {
                     let text = text.trim();
                     if !text.is_empty() {
                         if !may_be_in_a_verdict(text) {
-                            return Printed::other(start..start + text.len(), Other::Text);
+                            return PossibleOutputs::other(start..start + text.len(), NeitherBoolean::Text);
                         }
                         solid.push(node);
                     }
@@ -173,17 +177,17 @@ impl Walk<'_> {
             }
         }
         match solid[..] {
-            [] => Printed::other(0..0, Other::Nothing),
+            [] => PossibleOutputs::other(0..0, NeitherBoolean::Nothing),
             [Node::Text(at)] => {
                 let at = at.start as usize..at.end as usize;
                 match verdict(&source[at.clone()]) {
-                    Some(_) => Printed::UNKNOWN,
-                    None => Printed::other(at, Other::Text),
+                    Some(_) => PossibleOutputs::UNKNOWN,
+                    None => PossibleOutputs::other(at, NeitherBoolean::Text),
                 }
             }
             [Node::Print(pipeline)] if words(pipeline).is_some() => {
                 let (at, none) = words(pipeline).unwrap_or_default();
-                Printed { verdict: !none, other: Some((at, Other::Text)) }
+                PossibleOutputs { verdict: !none, other: Some((at, NeitherBoolean::Text)) }
             }
             [Node::Print(pipeline)] if let Some(printed) = self.texts_printed(pipeline) => printed,
             [Node::Print(pipeline)] => {
@@ -192,10 +196,10 @@ impl Walk<'_> {
                 let text = source[start..pipeline.at.end as usize].trim_end_matches(['-', ' ', '\n', '\t', '\r']);
                 let at = start..start + text.len();
                 if last_function(pipeline).is_some_and(|name| NO_VERDICTS.contains(&name)) {
-                    return Printed::other(at, Other::Values(Classes::TEXT));
+                    return PossibleOutputs::other(at, NeitherBoolean::Values(Classes::TEXT));
                 }
                 match self.classes(&value) {
-                    None | Some(Classes::NONE) => Printed::UNKNOWN,
+                    None | Some(Classes::NONE) => PossibleOutputs::UNKNOWN,
                     Some(classes) => self.classes_printed(at, classes),
                 }
             }
@@ -210,16 +214,16 @@ impl Walk<'_> {
                     _ => false,
                 };
                 match solid.iter().all(is_bool) {
-                    true => Printed::other(0..0, Other::Several),
-                    false => Printed::UNKNOWN,
+                    true => PossibleOutputs::other(0..0, NeitherBoolean::Several),
+                    false => PossibleOutputs::UNKNOWN,
                 }
             }
-            _ => Printed::UNKNOWN,
+            _ => PossibleOutputs::UNKNOWN,
         }
     }
 
     /// Returns the output of `and` and `or`, if it may be a text that is not true or false.
-    fn texts_printed(&self, pipeline: &Pipeline) -> Option<Printed> {
+    fn texts_printed(&self, pipeline: &Pipeline) -> Option<PossibleOutputs> {
         is_logic(pipeline).then_some(())?;
         let mut texts = Vec::new();
         let others = self.outcomes(pipeline, &mut texts);
@@ -227,7 +231,7 @@ impl Walk<'_> {
         let at = texts.iter().position(|outcome| !is_verdict(outcome))?;
         let may = others || texts.iter().any(is_verdict);
         let LiteralResult { at, meant, .. } = texts.swap_remove(at);
-        Some(Printed { verdict: may, other: Some((at, Other::Literal(meant))) })
+        Some(PossibleOutputs { verdict: may, other: Some((at, NeitherBoolean::Literal(meant))) })
     }
 
     /// Reports a text among conditions, which counts as true.
@@ -290,28 +294,28 @@ impl Walk<'_> {
         others
     }
 
-    fn classes_printed(&self, at: Range<usize>, classes: Classes) -> Printed {
+    fn classes_printed(&self, at: Range<usize>, classes: Classes) -> PossibleOutputs {
         let numbers = Classes::INT | Classes::LONG | Classes::FLOAT;
         let verdicts = Classes::BOOL | Classes::TEXT | Classes::OTHER | Classes::POSITION;
         // A null in addition to other values only means that they may be missing.
         let others = classes.without(numbers | verdicts | Classes::NIL);
         let other = if classes == Classes::NIL {
-            Some((at, Other::Values(classes)))
+            Some((at, NeitherBoolean::Values(classes)))
         } else if classes == Classes::ALL {
             None
         } else if !others.is_empty() {
-            Some((at, Other::Values(others)))
+            Some((at, NeitherBoolean::Values(others)))
         } else {
             classes.overlaps(numbers).then(|| {
                 let numbers: Vec<Classes> = classes.each().filter(|class| class.within(numbers)).collect();
-                (at, Other::Number(numbers.into_iter().fold(Classes::NONE, |a, b| a | b)))
+                (at, NeitherBoolean::Number(numbers.into_iter().fold(Classes::NONE, |a, b| a | b)))
             })
         };
-        Printed { verdict: classes.overlaps(numbers | verdicts), other }
+        PossibleOutputs { verdict: classes.overlaps(numbers | verdicts), other }
     }
 
-    fn branches_printed(&mut self, branches: &Branches, with: bool, scope: &Scope) -> Printed {
-        let mut printed = Printed::default();
+    fn branches_printed(&mut self, branches: &Branches, with: bool, scope: &Scope) -> PossibleOutputs {
+        let mut printed = PossibleOutputs::default();
         for (pipeline, body) in &branches.arms {
             let value = self.unsettled(pipeline, scope);
             let truth = self.truth(&value);

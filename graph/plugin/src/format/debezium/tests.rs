@@ -161,7 +161,7 @@ fn what_has_no_type_fails_the_record() {
     );
 }
 
-/// Whether a value is what its schema says.
+/// Returns `true` if a value is what its schema says.
 fn fits(value: &serde_json::Value, schema: &serde_json::Value) -> bool {
     if value.is_null() {
         return schema["optional"] == true;

@@ -10,13 +10,13 @@ use crate::template::val::{Map, Val};
 use crate::template::{MissingKey, Reason, builtins, methods};
 
 /// The arguments of a call: those written after its name, and the value of the pipeline before it.
-pub(super) struct Given<'a> {
+pub(super) struct CallArguments<'a> {
     pub(super) args: &'a [Operand],
     pub(super) last: Option<Val>,
 }
 
-impl Given<'_> {
-    pub(super) const NOTHING: Given<'static> = Given { args: &[], last: None };
+impl CallArguments<'_> {
+    pub(super) const NOTHING: CallArguments<'static> = CallArguments { args: &[], last: None };
 
     pub(super) fn is_empty(&self) -> bool {
         self.args.is_empty() && self.last.is_none()
@@ -30,7 +30,7 @@ impl<'a> Evaluator<'a> {
         frame: &mut Frame,
         base: Dot,
         fields: &'a Fields,
-        given: Given<'a>,
+        given: CallArguments<'a>,
         at: &Offsets,
     ) -> Eval<Val> {
         if given.is_empty()
@@ -56,12 +56,19 @@ impl<'a> Evaluator<'a> {
         let mut given = Some(given);
         while let Some(name) = names.next() {
             let given = if names.peek().is_none() { given.take() } else { None };
-            val = self.field(frame, val, name, given.unwrap_or(Given::NOTHING), at)?;
+            val = self.field(frame, val, name, given.unwrap_or(CallArguments::NOTHING), at)?;
         }
         Ok(val)
     }
 
-    fn field(&mut self, frame: &mut Frame, receiver: Val, name: &str, given: Given<'a>, at: &Offsets) -> Eval<Val> {
+    fn field(
+        &mut self,
+        frame: &mut Frame,
+        receiver: Val,
+        name: &str,
+        given: CallArguments<'a>,
+        at: &Offsets,
+    ) -> Eval<Val> {
         match receiver {
             Val::Missing => {
                 return match self.missing {
@@ -113,12 +120,12 @@ impl<'a> Evaluator<'a> {
         frame: &mut Frame,
         function: &'static Function,
         receiver: Option<Val>,
-        given: Given<'a>,
+        given: CallArguments<'a>,
         at: &Offsets,
     ) -> Eval<Val> {
         let is_method = receiver.is_some();
         let mut values: SmallVec<[Val; 4]> = receiver.into_iter().collect();
-        let Given { args, last } = given;
+        let CallArguments { args, last } = given;
         let wanted = function.params.len() - values.len();
         let count = args.len() + usize::from(last.is_some());
         if count < wanted || (function.rest.is_none() && count > wanted) {

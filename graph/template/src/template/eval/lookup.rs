@@ -6,37 +6,37 @@ use anabranch_record::{Data, Record};
 
 use crate::template::format::{self, Notation};
 use crate::template::out::Out;
-use crate::template::tree::{Fields, Part};
+use crate::template::tree::{Fields, RecordPart};
 use crate::template::val::{Map, Val};
 
 /// A borrowed field or metadata entry.
 #[derive(Clone, Copy)]
-pub(in crate::template) enum Found<'r> {
+pub(in crate::template) enum BorrowedEntry<'r> {
     Text(&'r Str),
     Value(&'r Value),
 }
 
-impl Found<'_> {
+impl BorrowedEntry<'_> {
     /// Prints a value that needs no formatting. Returns `false` for other values.
     #[inline]
     pub(super) fn write(self, out: &mut Out) -> bool {
         match self {
-            Found::Text(text) | Found::Value(Value::Text(text)) => out.push_str(text),
-            Found::Value(Value::Int(n)) => out.push_str(itoa::Buffer::new().format(*n)),
-            Found::Value(Value::UInt(n)) => out.push_str(itoa::Buffer::new().format(*n)),
-            Found::Value(Value::Bool(b)) => out.push_str(if *b { "true" } else { "false" }),
-            Found::Value(Value::Float(f)) => out.push_str(&format::format_float(*f, Notation::General, None)),
-            Found::Value(_) => return false,
+            BorrowedEntry::Text(text) | BorrowedEntry::Value(Value::Text(text)) => out.push_str(text),
+            BorrowedEntry::Value(Value::Int(n)) => out.push_str(itoa::Buffer::new().format(*n)),
+            BorrowedEntry::Value(Value::UInt(n)) => out.push_str(itoa::Buffer::new().format(*n)),
+            BorrowedEntry::Value(Value::Bool(b)) => out.push_str(if *b { "true" } else { "false" }),
+            BorrowedEntry::Value(Value::Float(f)) => out.push_str(&format::format_float(*f, Notation::General, None)),
+            BorrowedEntry::Value(_) => return false,
         }
         true
     }
 }
 
-impl From<Found<'_>> for Val {
-    fn from(found: Found<'_>) -> Val {
+impl From<BorrowedEntry<'_>> for Val {
+    fn from(found: BorrowedEntry<'_>) -> Val {
         match found {
-            Found::Text(text) => Val::text(text.clone()),
-            Found::Value(value) => Val::from(value),
+            BorrowedEntry::Text(text) => Val::text(text.clone()),
+            BorrowedEntry::Value(value) => Val::from(value),
         }
     }
 }
@@ -44,17 +44,17 @@ impl From<Found<'_>> for Val {
 /// Follows names that start at the record, without a copy. `None` if a name is missing or the path needs
 /// special treatment: the evaluator then follows it name by name and reports errors.
 #[inline]
-pub(in crate::template) fn find<'r>(record: &'r Record, fields: &Fields) -> Option<Found<'r>> {
+pub(in crate::template) fn find<'r>(record: &'r Record, fields: &Fields) -> Option<BorrowedEntry<'r>> {
     let part = fields.part?;
     let names = fields.names.get(part.depth()..)?;
     let data = match part {
-        Part::Metadata => {
+        RecordPart::Metadata => {
             let [name] = names else { return None };
-            return record.metadata.get(name).map(Found::Text);
+            return record.metadata.get(name).map(BorrowedEntry::Text);
         }
-        Part::Key => &record.key,
-        Part::Before => &record.payload.before,
-        Part::After => &record.payload.after,
+        RecordPart::Key => &record.key,
+        RecordPart::Before => &record.payload.before,
+        RecordPart::After => &record.payload.after,
     };
     let Data::Structured(object) = data else { return None };
     let (last, path) = names.split_last()?;
@@ -63,7 +63,7 @@ pub(in crate::template) fn find<'r>(record: &'r Record, fields: &Fields) -> Opti
         let Value::Map(inner) = object.get(name)? else { return None };
         object = inner;
     }
-    object.get(last).map(Found::Value)
+    object.get(last).map(BorrowedEntry::Value)
 }
 
 /// Returns a field of the record by its name.

@@ -7,7 +7,7 @@ use anabranch_record::reference::push_part;
 use chrono::Datelike as _;
 
 use super::Evaluator;
-use crate::template::doubt::{DoubtKind, Doubts, Missed};
+use crate::template::doubt::{DoubtKind, Doubts, MissingName};
 use crate::template::format;
 use crate::template::functions;
 use crate::template::functions::conversion::{
@@ -52,7 +52,7 @@ impl<'a> Evaluator<'a> {
                 format!("the names are: {names}{more}")
             }
         };
-        doubts.missed = Some(Missed { at: at.clone(), hint });
+        doubts.missed = Some(MissingName { at: at.clone(), hint });
     }
 
     /// Checks a value before it is printed.

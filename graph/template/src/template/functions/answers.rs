@@ -1,4 +1,4 @@
-//! What Go answered, and what we answer; and that no arguments whatever do harm.
+//! Compares the results of functions with those of Go, and checks that no argument causes a panic.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use super::{Allowance, CallError, Context, Function, Param, TABLES, methods};
 use crate::template::val::{Dict, Elements, List, Map, Time, Val};
 use crate::template::{MissingKey, Template};
 
-/// Where we mean to differ from Go: the template and why.
+/// Intended differences from Go: the template and the reason.
 const DELIBERATE: &[(&str, &str)] = &[
     (r#"{{ empty 3i }}"#, COMPLEX),
     (r#"{{ empty 0i }}"#, COMPLEX),
@@ -67,7 +67,7 @@ fn functions_answer_as_in_go() {
     assert!(differences.is_empty(), "{} differ:\n{}", differences.len(), differences.join("\n"));
 }
 
-/// What an argument is made of, whatever type it must have.
+/// The value of an argument, independent of the type that it must have.
 #[derive(Clone, Debug)]
 struct Seed {
     text: Vec<u8>,

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::template::val::{Dict, Kind, Time};
 
-    /// What a function gives with `probe` at a place and the same filling everywhere else.
+    /// Result of a function with `probe` at a place and the same filling everywhere else.
     fn given(function: &Function, at: usize, count: usize, probe: &Val, filling: &Val) -> Option<(Kind, String)> {
         let values: Vec<Val> = (0..count)
             .map(|i| match function.params.get(i).copied().or(function.rest) {
@@ -133,8 +133,8 @@ mod tests {
         Some((result.kind(), to_text(&result).ok()?.lossy().into_owned()))
     }
 
-    /// Each function is called with each kind of value that it may not be meant for. Whatever loses the value must be in
-    /// the tables above.
+    /// Each function is called with each kind of value that it may not be meant for. Whatever loses the value must be
+    /// in the tables above.
     #[test]
     fn every_function_that_loses_a_value_is_in_a_table() {
         let time = Val::Time(Rc::new(Time::utc(chrono::DateTime::from_timestamp(1_000_000_000, 0).unwrap())));

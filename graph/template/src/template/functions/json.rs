@@ -21,8 +21,8 @@ pub(super) static TABLE: &[Function] = &[
     function!("mustToRawJson", |cx| (value: Any) => try strict(cx, value, Style { pretty: false, escape_html: false })),
     function!("fromJson", |cx| (text: Text) => try match read::read(cx, &text.lossy()) {
         Ok(value) => Ok(value),
-        Err(read::Problem::Json { .. }) => Ok(Val::Nil),
-        Err(read::Problem::Call(error)) => Err(error),
+        Err(read::ParseProblem::Json { .. }) => Ok(Val::Nil),
+        Err(read::ParseProblem::Call(error)) => Err(error),
     }),
     function!("mustFromJson", |cx| (text: Text) => try read::read(cx, &text.lossy()).map_err(CallError::from)),
 ];
@@ -34,7 +34,7 @@ fn strict(cx: &mut Context, value: &Val, style: Style) -> Result<Text, CallError
 /// Encodes a value; the empty text for values that JSON cannot represent: infinities, NaN.
 fn lenient(cx: &mut Context, value: &Val, style: Style) -> Result<Text, CallError> {
     match write::text(cx, value, style) {
-        Err(write::Problem::Unsupported(_)) => Ok("".into()),
+        Err(write::EncodeProblem::Unsupported(_)) => Ok("".into()),
         other => other.map_err(CallError::from),
     }
 }

@@ -124,7 +124,7 @@ impl Operator {
 
 /// Number of given numbers in a condition's version; `1.x` has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Given {
+enum GivenNumbers {
     None,
     Major,
     Minor,
@@ -134,7 +134,7 @@ enum Given {
 struct Condition {
     operator: Operator,
     version: Semantic,
-    given: Given,
+    given: GivenNumbers,
 }
 
 /// A version range: at least one of its groups of conditions must hold completely.
@@ -197,10 +197,10 @@ impl Condition {
         let (parts, rest) = Parts::read(text, |b| b.is_ascii_digit() || matches!(b, b'x' | b'X' | b'*'))?;
         let known = parts.numbers.map(|part| part.filter(|part| !matches!(*part, "x" | "X" | "*")));
         let numbers = match known {
-            [None, ..] => (Given::None, ["0", "0", "0"]),
-            [Some(major), None, _] => (Given::Major, [major, "0", "0"]),
-            [Some(major), Some(minor), None] => (Given::Minor, [major, minor, "0"]),
-            [Some(major), Some(minor), Some(patch)] => (Given::Patch, [major, minor, patch]),
+            [None, ..] => (GivenNumbers::None, ["0", "0", "0"]),
+            [Some(major), None, _] => (GivenNumbers::Major, [major, "0", "0"]),
+            [Some(major), Some(minor), None] => (GivenNumbers::Minor, [major, minor, "0"]),
+            [Some(major), Some(minor), Some(patch)] => (GivenNumbers::Patch, [major, minor, patch]),
         };
         let (given, [major, minor, patch]) = numbers;
         let version = Semantic {
@@ -217,26 +217,28 @@ impl Condition {
         let Condition { operator, version: wanted, given } = self;
         let order = version.cmp_precedence(wanted);
         match operator {
-            Operator::Equal if *given == Given::Patch => order == Ordering::Equal,
+            Operator::Equal if *given == GivenNumbers::Patch => order == Ordering::Equal,
             Operator::Equal | Operator::Tilde => self.tilde(version, order),
             Operator::NotEqual => match given {
-                Given::Major => version.major != wanted.major,
-                Given::Minor => {
+                GivenNumbers::Major => version.major != wanted.major,
+                GivenNumbers::Minor => {
                     (version.major, version.minor) != (wanted.major, wanted.minor) || version.pre != wanted.pre
                 }
-                Given::None | Given::Patch => order != Ordering::Equal,
+                GivenNumbers::None | GivenNumbers::Patch => order != Ordering::Equal,
             },
             Operator::Greater => match given {
-                Given::Major => version.major > wanted.major,
-                Given::Minor => (version.major, version.minor) > (wanted.major, wanted.minor),
-                Given::None | Given::Patch => order == Ordering::Greater,
+                GivenNumbers::Major => version.major > wanted.major,
+                GivenNumbers::Minor => (version.major, version.minor) > (wanted.major, wanted.minor),
+                GivenNumbers::None | GivenNumbers::Patch => order == Ordering::Greater,
             },
             Operator::GreaterOrEqual => order != Ordering::Less,
             Operator::Less => order == Ordering::Less,
             Operator::LessOrEqual => match given {
-                Given::None | Given::Minor => (version.major, version.minor) <= (wanted.major, wanted.minor),
-                Given::Major => version.major <= wanted.major,
-                Given::Patch => order != Ordering::Greater,
+                GivenNumbers::None | GivenNumbers::Minor => {
+                    (version.major, version.minor) <= (wanted.major, wanted.minor)
+                }
+                GivenNumbers::Major => version.major <= wanted.major,
+                GivenNumbers::Patch => order != Ordering::Greater,
             },
             Operator::Caret => self.caret(version, order),
         }
@@ -247,10 +249,12 @@ impl Condition {
         let zero = (wanted.major, wanted.minor, wanted.patch) == (0, 0, 0);
         order != Ordering::Less
             && match given {
-                Given::None => true,
-                Given::Major => version.major == wanted.major,
-                Given::Patch if zero => true,
-                Given::Minor | Given::Patch => (version.major, version.minor) == (wanted.major, wanted.minor),
+                GivenNumbers::None => true,
+                GivenNumbers::Major => version.major == wanted.major,
+                GivenNumbers::Patch if zero => true,
+                GivenNumbers::Minor | GivenNumbers::Patch => {
+                    (version.major, version.minor) == (wanted.major, wanted.minor)
+                }
             }
     }
 
@@ -259,13 +263,13 @@ impl Condition {
         if order == Ordering::Less {
             return false;
         }
-        if wanted.major > 0 || *given == Given::Major {
+        if wanted.major > 0 || *given == GivenNumbers::Major {
             return version.major == wanted.major;
         }
         if version.major > 0 {
             return false;
         }
-        if wanted.minor > 0 || *given == Given::Minor {
+        if wanted.minor > 0 || *given == GivenNumbers::Minor {
             return version.minor == wanted.minor;
         }
         // The first number that is not 0 may not change; `^*` has none.

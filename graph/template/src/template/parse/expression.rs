@@ -8,20 +8,20 @@ use anabranch_record::text::Str;
 use super::{Parsed, Parser, place, range};
 use crate::template::TemplateError;
 use crate::template::functions::{self, Function};
-use crate::template::lex::{Kind, Token, error};
-use crate::template::tree::{Command, Fields, Operand, Part, Pipeline, Term};
+use crate::template::lex::{Token, TokenClass, error};
+use crate::template::tree::{Command, Fields, Operand, Pipeline, RecordPart, Term};
 
 /// Maximum number of variables alive at one place.
 const MOST_VARIABLES: usize = 1000;
 
 /// The variables at the beginning of a pipeline.
-pub(super) struct Declared {
+pub(super) struct DeclaredVariables {
     names: Vec<(Str, Range<usize>)>,
     assigns: bool,
 }
 
 impl Parser<'_> {
-    pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipeline> {
+    pub(super) fn pipeline(&mut self, context: &str, end: TokenClass) -> Parsed<Pipeline> {
         let start = self.peek_solid().at.start;
         let declared = self.declarations(context)?;
         let commands = self.commands(context, end)?;
@@ -31,11 +31,11 @@ impl Parser<'_> {
     }
 
     /// Parses `$x :=`, `$x =`, and in a range `$k, $v :=`.
-    pub(super) fn declarations(&mut self, context: &str) -> Parsed<Declared> {
-        let mut declared = Declared { names: Vec::new(), assigns: false };
+    pub(super) fn declarations(&mut self, context: &str) -> Parsed<DeclaredVariables> {
+        let mut declared = DeclaredVariables { names: Vec::new(), assigns: false };
         loop {
             let variable = self.peek_solid();
-            if variable.kind != Kind::Variable {
+            if variable.kind != TokenClass::Variable {
                 break;
             }
             let before = self.next;
@@ -43,19 +43,19 @@ impl Parser<'_> {
             let name = (Str::from(self.text(&variable)), variable.at.clone());
             let next = self.peek_solid();
             match next.kind {
-                Kind::Assign | Kind::Declare => {
+                TokenClass::Assign | TokenClass::Declare => {
                     self.next += 1;
                     declared.names.push(name);
-                    declared.assigns = next.kind == Kind::Assign;
+                    declared.assigns = next.kind == TokenClass::Assign;
                     return Ok(declared);
                 }
-                Kind::Other if self.text(&next) == "," => {
+                TokenClass::Other if self.text(&next) == "," => {
                     self.next += 1;
                     declared.names.push(name);
                     if context != "range" || declared.names.len() > 1 {
                         return Err(error(next.at, format!("too many declarations in {context}")));
                     }
-                    if self.peek_solid().kind != Kind::Variable {
+                    if self.peek_solid().kind != TokenClass::Variable {
                         return Err(error(next.at, "range can only initialize variables"));
                     }
                 }
@@ -72,7 +72,7 @@ impl Parser<'_> {
     }
 
     /// Returns the slots of declared or assigned variables. Declared ones are alive only after their pipeline.
-    pub(super) fn assign(&mut self, declared: &Declared) -> Parsed<Vec<usize>> {
+    pub(super) fn assign(&mut self, declared: &DeclaredVariables) -> Parsed<Vec<usize>> {
         let mut slots = Vec::new();
         for (name, at) in &declared.names {
             if self.scope.variables.len() > MOST_VARIABLES {
@@ -97,7 +97,7 @@ impl Parser<'_> {
         }
     }
 
-    pub(super) fn commands(&mut self, context: &str, end: Kind) -> Parsed<Box<[Command]>> {
+    pub(super) fn commands(&mut self, context: &str, end: TokenClass) -> Parsed<Box<[Command]>> {
         let mut commands: Vec<Command> = Vec::new();
         loop {
             let token = self.peek_solid();
@@ -109,17 +109,17 @@ impl Parser<'_> {
                     }
                     return Ok(commands.into());
                 }
-                Kind::Bool
-                | Kind::Char
-                | Kind::Dot
-                | Kind::Field
-                | Kind::Name
-                | Kind::Number
-                | Kind::Nil
-                | Kind::Raw
-                | Kind::Quoted
-                | Kind::Variable
-                | Kind::ParenOpen => {
+                TokenClass::Bool
+                | TokenClass::Char
+                | TokenClass::Dot
+                | TokenClass::Field
+                | TokenClass::Name
+                | TokenClass::Number
+                | TokenClass::Nil
+                | TokenClass::Raw
+                | TokenClass::Quoted
+                | TokenClass::Variable
+                | TokenClass::ParenOpen => {
                     let command = self.command()?;
                     if !commands.is_empty() && matches!(command.head.term, Term::Literal(_) | Term::Dot | Term::Nil) {
                         let stage = commands.len() + 1;
@@ -144,12 +144,12 @@ impl Parser<'_> {
             }
             let token = self.peek();
             match token.kind {
-                Kind::Space => {}
-                Kind::Close | Kind::ParenClose => break,
-                Kind::Pipe => {
+                TokenClass::Space => {}
+                TokenClass::Close | TokenClass::ParenClose => break,
+                TokenClass::Pipe => {
                     self.next += 1;
                     let after = self.peek_solid();
-                    if matches!(after.kind, Kind::Close | Kind::ParenClose) {
+                    if matches!(after.kind, TokenClass::Close | TokenClass::ParenClose) {
                         return Err(error(token.at, "missing command after |"));
                     }
                     break;
@@ -168,7 +168,7 @@ impl Parser<'_> {
     fn operand(&mut self) -> Parsed<Option<Operand>> {
         let Some(mut operand) = self.term()? else { return Ok(None) };
         let mut names = Vec::new();
-        while self.peek().kind == Kind::Field {
+        while self.peek().kind == TokenClass::Field {
             let token = self.take();
             names.push(Str::from(&self.text(&token)[1..]));
             operand.at.end = place(&token.at).end;
@@ -199,7 +199,7 @@ impl Parser<'_> {
     }
 
     fn fields(&self, names: Vec<Str>, from_record: bool) -> Fields {
-        let part = if from_record { Part::of(&names) } else { None };
+        let part = if from_record { RecordPart::of(&names) } else { None };
         Fields { names: names.into(), part }
     }
 
@@ -208,17 +208,19 @@ impl Parser<'_> {
         self.next += 1;
         let text = self.text(&token);
         let term = match token.kind {
-            Kind::Name => Term::Function(self.function(&token)?),
-            Kind::Dot => Term::Dot,
-            Kind::Nil => Term::Nil,
-            Kind::Variable => {
+            TokenClass::Name => Term::Function(self.function(&token)?),
+            TokenClass::Dot => Term::Dot,
+            TokenClass::Nil => Term::Nil,
+            TokenClass::Variable => {
                 let slot = self.scope.find(text).ok_or_else(|| self.undefined(text, &token.at))?;
                 Term::Variable { slot, fields: self.fields(Vec::new(), false) }
             }
-            Kind::Field => Term::Field(self.fields(vec![text[1..].into()], self.scope.dot_is_record)),
-            Kind::Bool | Kind::Char | Kind::Number | Kind::Quoted | Kind::Raw => Term::Literal(self.literal(&token)?),
-            Kind::ParenOpen => {
-                let inner = self.nested(&token.at, |p| p.pipeline("parenthesized pipeline", Kind::ParenClose))?;
+            TokenClass::Field => Term::Field(self.fields(vec![text[1..].into()], self.scope.dot_is_record)),
+            TokenClass::Bool | TokenClass::Char | TokenClass::Number | TokenClass::Quoted | TokenClass::Raw => {
+                Term::Literal(self.literal(&token)?)
+            }
+            TokenClass::ParenOpen => {
+                let inner = self.nested(&token.at, |p| p.pipeline("parenthesized pipeline", TokenClass::ParenClose))?;
                 let at = place(&(token.at.start..self.tokens[self.next - 1].at.end));
                 return Ok(Some(Operand { term: Term::Pipeline(Box::new(inner)), at }));
             }

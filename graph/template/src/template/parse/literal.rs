@@ -1,7 +1,7 @@
 //! Strings, characters and numbers in Go syntax.
 
 use super::{Parsed, Parser};
-use crate::template::lex::{Kind, Token, error};
+use crate::template::lex::{Token, TokenClass, error};
 use crate::template::tree::{Literal, Number};
 use crate::template::val::Text;
 
@@ -9,18 +9,18 @@ impl Parser<'_> {
     pub(super) fn literal(&self, token: &Token) -> Parsed<Literal> {
         let text = self.text(token);
         Ok(match token.kind {
-            Kind::Bool => Literal::Bool(text == "true"),
-            Kind::Char => {
+            TokenClass::Bool => Literal::Bool(text == "true"),
+            TokenClass::Char => {
                 let inner = &text[1..text.len() - 1];
                 let mut rest = inner;
                 let code = match unescape(&mut rest, '\'') {
-                    Some(Piece::Char(c)) if rest.is_empty() => u32::from(c),
-                    Some(Piece::Byte(byte)) if rest.is_empty() => u32::from(byte),
+                    Some(LiteralPiece::Char(c)) if rest.is_empty() => u32::from(c),
+                    Some(LiteralPiece::Byte(byte)) if rest.is_empty() => u32::from(byte),
                     _ => return Err(error(token.at.clone(), format!("malformed character constant: {text}"))),
                 };
                 Literal::Number(Number { int: Some(i64::from(code)), float: f64::from(code), is_float: false })
             }
-            Kind::Number => match number(text) {
+            TokenClass::Number => match number(text) {
                 Ok(number) => Literal::Number(number),
                 Err(message) => return Err(error(token.at.clone(), message)),
             },
@@ -37,7 +37,7 @@ impl Parser<'_> {
     pub(super) fn string(&self, token: &Token) -> Parsed<Text> {
         let text = self.text(token);
         let inner = &text[1..text.len() - 1];
-        if token.kind == Kind::Raw {
+        if token.kind == TokenClass::Raw {
             return Ok(inner.replace('\r', "").into());
         }
         if !inner.contains('\\') {
@@ -47,8 +47,8 @@ impl Parser<'_> {
         let mut rest = inner;
         while !rest.is_empty() {
             match unescape(&mut rest, '"') {
-                Some(Piece::Char(c)) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
-                Some(Piece::Byte(byte)) => bytes.push(byte),
+                Some(LiteralPiece::Char(c)) => bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+                Some(LiteralPiece::Byte(byte)) => bytes.push(byte),
                 None => {
                     let start = token.at.end - 1 - rest.len();
                     let escape = rest.chars().take(2).map(char::len_utf8).sum::<usize>();
@@ -61,18 +61,18 @@ impl Parser<'_> {
     }
 }
 
-enum Piece {
+enum LiteralPiece {
     Char(char),
     Byte(u8),
 }
 
 /// Takes one character or escape from the front of `rest`, which is unchanged if it is invalid.
-fn unescape(rest: &mut &str, mark: char) -> Option<Piece> {
+fn unescape(rest: &mut &str, mark: char) -> Option<LiteralPiece> {
     let mut chars = rest.chars();
     let first = chars.next()?;
     if first != '\\' {
         *rest = chars.as_str();
-        return Some(Piece::Char(first));
+        return Some(LiteralPiece::Char(first));
     }
     let kind = chars.next()?;
     let tail = chars.as_str();
@@ -81,21 +81,21 @@ fn unescape(rest: &mut &str, mark: char) -> Option<Piece> {
         text.chars().all(|c| c.is_digit(radix)).then(|| u32::from_str_radix(text, radix).ok()).flatten()
     };
     let (piece, after) = match kind {
-        'a' => (Piece::Char('\x07'), tail),
-        'b' => (Piece::Char('\x08'), tail),
-        'f' => (Piece::Char('\x0c'), tail),
-        'n' => (Piece::Char('\n'), tail),
-        'r' => (Piece::Char('\r'), tail),
-        't' => (Piece::Char('\t'), tail),
-        'v' => (Piece::Char('\x0b'), tail),
-        '\\' => (Piece::Char('\\'), tail),
-        c if c == mark => (Piece::Char(c), tail),
-        'x' => (Piece::Byte(u8::try_from(numeric(2, 16, tail)?).ok()?), &tail[2..]),
-        'u' => (Piece::Char(char::from_u32(numeric(4, 16, tail)?)?), &tail[4..]),
-        'U' => (Piece::Char(char::from_u32(numeric(8, 16, tail)?)?), &tail[8..]),
+        'a' => (LiteralPiece::Char('\x07'), tail),
+        'b' => (LiteralPiece::Char('\x08'), tail),
+        'f' => (LiteralPiece::Char('\x0c'), tail),
+        'n' => (LiteralPiece::Char('\n'), tail),
+        'r' => (LiteralPiece::Char('\r'), tail),
+        't' => (LiteralPiece::Char('\t'), tail),
+        'v' => (LiteralPiece::Char('\x0b'), tail),
+        '\\' => (LiteralPiece::Char('\\'), tail),
+        c if c == mark => (LiteralPiece::Char(c), tail),
+        'x' => (LiteralPiece::Byte(u8::try_from(numeric(2, 16, tail)?).ok()?), &tail[2..]),
+        'u' => (LiteralPiece::Char(char::from_u32(numeric(4, 16, tail)?)?), &tail[4..]),
+        'U' => (LiteralPiece::Char(char::from_u32(numeric(8, 16, tail)?)?), &tail[8..]),
         '0'..='7' => {
             let all = &rest[1..];
-            (Piece::Byte(u8::try_from(numeric(3, 8, all)?).ok()?), &all[3..])
+            (LiteralPiece::Byte(u8::try_from(numeric(3, 8, all)?).ok()?), &all[3..])
         }
         _ => return None,
     };

@@ -3,10 +3,10 @@
 use anabranch_record::metadata::own_key;
 use anabranch_record::text::Str;
 
-use super::source::{Shown, Source};
+use super::source::{PrintedForms, Source};
 use super::{Predicate, TextTest, verdict};
 use crate::template::functions::Function;
-use crate::template::tree::{Branches, Command, Fields, Literal, Node, Operand, Part, Pipeline, Term, Tree};
+use crate::template::tree::{Branches, Command, Fields, Literal, Node, Operand, Pipeline, RecordPart, Term, Tree};
 
 /// Returns the predicate of a template that consists of one action, optionally surrounded by white space.
 pub(super) fn template(tree: &Tree) -> Option<Predicate> {
@@ -129,7 +129,7 @@ fn equal(left: &Expression<'_>, others: &[Expression<'_>]) -> Option<Predicate> 
     if let [right] = others {
         for (value, text) in [(left, right), (right, left)] {
             if let (Some((source, only_text)), Expression::Literal(Literal::Text(text))) = (shown(value), text) {
-                return Some(Predicate::Shows(source, Shown::new(text.clone(), only_text)));
+                return Some(Predicate::Shows(source, PrintedForms::new(text.clone(), only_text)));
             }
         }
     }
@@ -180,11 +180,13 @@ fn field(fields: &Fields) -> Option<Source> {
     match (fields.part, &names[..]) {
         (None, ["Operation"]) => Some(Source::Operation),
         (None, ["Operation", "String"]) => Some(Source::OperationName),
-        (None, ["Key"]) => Some(Source::Data(Part::Key)),
-        (None, ["Payload", "Before"]) => Some(Source::Data(Part::Before)),
-        (None, ["Payload", "After"]) => Some(Source::Data(Part::After)),
-        (Some(Part::Metadata), ["Metadata", key]) => Some(Source::Metadata { key: Str::from(*key), indexed: false }),
-        (Some(part), _) if part != Part::Metadata => {
+        (None, ["Key"]) => Some(Source::Data(RecordPart::Key)),
+        (None, ["Payload", "Before"]) => Some(Source::Data(RecordPart::Before)),
+        (None, ["Payload", "After"]) => Some(Source::Data(RecordPart::After)),
+        (Some(RecordPart::Metadata), ["Metadata", key]) => {
+            Some(Source::Metadata { key: Str::from(*key), indexed: false })
+        }
+        (Some(part), _) if part != RecordPart::Metadata => {
             let names: Box<[Str]> = fields.names.get(part.depth()..)?.into();
             Some(Source::Field { part, indexed: names.len(), names })
         }

@@ -1,45 +1,45 @@
 //! JSON, encodings and checksums.
 
-use super::Entry;
+use super::FunctionEntry;
 
-pub(super) static JSON: &[Entry] = &[
-    Entry::new(
+pub(super) static JSON: &[FunctionEntry] = &[
+    FunctionEntry::new(
         &["toJson"],
         "value",
         "Writes a value as JSON, with `<`, `>` and `&` escaped; returns an empty text if JSON cannot represent it.",
         r#"{{ toJson .Payload.After.customer }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["mustToJson"],
         "value",
         "Writes a value as `toJson` does, and fails the record if JSON cannot represent it.",
         r#"{{ mustToJson "1 < 2" }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["toRawJson", "mustToRawJson"],
         "value",
         "Writes a value as JSON without escaping `<`, `>` and `&`.",
         r#"{{ toRawJson "1 < 2" }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["toPrettyJson"],
         "value",
         "Writes a value as JSON over several indented lines; returns an empty text if JSON cannot represent it.",
         r#"{{ toPrettyJson .Payload.After.tags | printf "%q" }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["mustToPrettyJson"],
         "value",
         "Writes a value as `toPrettyJson` does, and fails the record if JSON cannot represent it.",
         r#"{{ mustToPrettyJson (dict "id" 7) | printf "%q" }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["fromJson"],
         "text",
         "Reads JSON; returns nothing for a text that is not JSON.",
         r#"{{ (fromJson "{\"id\": 7}").id }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["mustFromJson"],
         "text",
         "Reads JSON, and fails the record if the text is not JSON.",
@@ -47,35 +47,40 @@ pub(super) static JSON: &[Entry] = &[
     ),
 ];
 
-pub(super) static ENCODINGS: &[Entry] = &[
-    Entry::new(&["b64enc"], "text", "Encodes a text in base64.", r#"{{ b64enc "order-7" }}"#),
-    Entry::new(
+pub(super) static ENCODINGS: &[FunctionEntry] = &[
+    FunctionEntry::new(&["b64enc"], "text", "Encodes a text in base64.", r#"{{ b64enc "order-7" }}"#),
+    FunctionEntry::new(
         &["b64dec"],
         "text",
         "Decodes base64; returns an error message as text if the text is not base64.",
         r#"{{ b64dec "b3JkZXItNw==" }}"#,
     ),
-    Entry::new(&["b32enc"], "text", "Encodes a text in base32.", r#"{{ b32enc "order-7" }}"#),
-    Entry::new(
+    FunctionEntry::new(&["b32enc"], "text", "Encodes a text in base32.", r#"{{ b32enc "order-7" }}"#),
+    FunctionEntry::new(
         &["b32dec"],
         "text",
         "Decodes base32; returns an error message as text if the text is not base32.",
         r#"{{ b32dec "N5ZGIZLSFU3Q====" }}"#,
     ),
-    Entry::new(&["sha1sum"], "text", "Returns the SHA-1 hash of a text in hexadecimal.", r#"{{ sha1sum "order-7" }}"#),
-    Entry::new(
+    FunctionEntry::new(
+        &["sha1sum"],
+        "text",
+        "Returns the SHA-1 hash of a text in hexadecimal.",
+        r#"{{ sha1sum "order-7" }}"#,
+    ),
+    FunctionEntry::new(
         &["sha256sum"],
         "text",
         "Returns the SHA-256 hash of a text in hexadecimal.",
         r#"{{ sha256sum "order-7" | trunc 16 }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["sha512sum"],
         "text",
         "Returns the SHA-512 hash of a text in hexadecimal.",
         r#"{{ sha512sum "order-7" | trunc 16 }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["adler32sum"],
         "text",
         "Returns the Adler-32 checksum of a text as a decimal number.",

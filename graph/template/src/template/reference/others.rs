@@ -1,35 +1,45 @@
 //! URLs, paths, versions, types, random values.
 
-use super::Entry;
+use super::FunctionEntry;
 
-pub(super) static PLACES: &[Entry] = &[
-    Entry::new(
+pub(super) static PLACES: &[FunctionEntry] = &[
+    FunctionEntry::new(
         &["urlParse"],
         "url",
         "Splits a URL into a map: `scheme`, `host`, `hostname`, `path`, `query`, `fragment`, `userinfo`, `opaque`.",
         r#"{{ (urlParse "https://host:8080/orders?id=7").host }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["urlJoin"],
         "parts",
         "Builds a URL from a map as `urlParse` returns it.",
         r#"{{ urlJoin (dict "scheme" "https" "host" "host" "path" "/orders" "query" "id=7") }}"#,
     ),
-    Entry::new(&["base", "osBase"], "path", "Returns the last part of a path.", r#"{{ base "in/2026/orders.csv" }}"#),
-    Entry::new(&["dir", "osDir"], "path", "Returns a path without its last part.", r#"{{ dir "in/2026/orders.csv" }}"#),
-    Entry::new(
+    FunctionEntry::new(
+        &["base", "osBase"],
+        "path",
+        "Returns the last part of a path.",
+        r#"{{ base "in/2026/orders.csv" }}"#,
+    ),
+    FunctionEntry::new(
+        &["dir", "osDir"],
+        "path",
+        "Returns a path without its last part.",
+        r#"{{ dir "in/2026/orders.csv" }}"#,
+    ),
+    FunctionEntry::new(
         &["ext", "osExt"],
         "path",
         "Returns the extension of a file name, with its dot.",
         r#"{{ ext "in/2026/orders.csv" }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["clean", "osClean"],
         "path",
         "Removes `.`, `..` and double slashes from a path where possible.",
         r#"{{ clean "in/./2026//../orders.csv" }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["isAbs", "osIsAbs"],
         "path",
         "Tests whether a path begins with a slash.",
@@ -37,14 +47,14 @@ pub(super) static PLACES: &[Entry] = &[
     ),
 ];
 
-pub(super) static VERSIONS: &[Entry] = &[
-    Entry::new(
+pub(super) static VERSIONS: &[FunctionEntry] = &[
+    FunctionEntry::new(
         &["semver"],
         "text",
         "Reads a semantic version, and fails the record if the text is not one.",
         r#"{{ (semver "1.4.2-beta").Minor }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["semverCompare"],
         "range version",
         "Tests whether a semantic version is in a range.",
@@ -52,27 +62,27 @@ pub(super) static VERSIONS: &[Entry] = &[
     ),
 ];
 
-pub(super) static TYPES: &[Entry] = &[
-    Entry::new(
+pub(super) static TYPES: &[FunctionEntry] = &[
+    FunctionEntry::new(
         &["kindOf"],
         "value",
         "Returns the kind of a value: `string`, `int`, `int64`, `uint64`, `float64`, `bool`, `map`, `slice`, `invalid` and others.",
         r#"{{ kindOf .Payload.After.amount }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["kindIs"],
         "kind value",
         "Tests whether a value is of a kind.",
         r#"{{ kindIs "map" .Payload.After.customer }}"#,
     ),
-    Entry::new(&["typeOf"], "value", "Returns the Go type of a value.", r#"{{ typeOf .Payload.After.tags }}"#),
-    Entry::new(
+    FunctionEntry::new(&["typeOf"], "value", "Returns the Go type of a value.", r#"{{ typeOf .Payload.After.tags }}"#),
+    FunctionEntry::new(
         &["typeIs"],
         "type value",
         "Tests whether a value is of a Go type.",
         r#"{{ typeIs "string" .Payload.After.status }}"#,
     ),
-    Entry::new(
+    FunctionEntry::new(
         &["typeIsLike"],
         "type value",
         "Tests whether a value is of a Go type or a pointer to it.",
@@ -80,30 +90,32 @@ pub(super) static TYPES: &[Entry] = &[
     ),
 ];
 
-pub(super) static RANDOM: &[Entry] = &[
-    Entry::new(&["uuidv4"], "", "Returns a random UUID.", r#"{{ uuidv4 }}"#)
+pub(super) static RANDOM: &[FunctionEntry] = &[
+    FunctionEntry::new(&["uuidv4"], "", "Returns a random UUID.", r#"{{ uuidv4 }}"#)
         .giving("f2a1c7de-58b3-4a0c-9c1e-7d6f0b3e5a24"),
-    Entry::new(
+    FunctionEntry::new(
         &["randInt"],
         "least below",
         "Returns a random whole number from `least` up to, but not including, `below`.",
         r#"{{ randInt 0 100 }}"#,
     )
     .giving("42"),
-    Entry::new(&["randAlpha"], "count", "Returns random letters.", r#"{{ randAlpha 8 }}"#).giving("kQzWbTfe"),
-    Entry::new(&["randAlphaNum"], "count", "Returns random letters and digits.", r#"{{ randAlphaNum 8 }}"#)
+    FunctionEntry::new(&["randAlpha"], "count", "Returns random letters.", r#"{{ randAlpha 8 }}"#).giving("kQzWbTfe"),
+    FunctionEntry::new(&["randAlphaNum"], "count", "Returns random letters and digits.", r#"{{ randAlphaNum 8 }}"#)
         .giving("k7zW0Tf3"),
-    Entry::new(&["randNumeric"], "count", "Returns random digits.", r#"{{ randNumeric 8 }}"#).giving("30581746"),
-    Entry::new(&["randAscii"], "count", "Returns random printable ASCII characters.", r#"{{ randAscii 8 }}"#)
+    FunctionEntry::new(&["randNumeric"], "count", "Returns random digits.", r#"{{ randNumeric 8 }}"#)
+        .giving("30581746"),
+    FunctionEntry::new(&["randAscii"], "count", "Returns random printable ASCII characters.", r#"{{ randAscii 8 }}"#)
         .giving("k7(W0~f3"),
-    Entry::new(&["randBytes"], "count", "Returns random bytes in base64.", r#"{{ randBytes 8 }}"#)
+    FunctionEntry::new(&["randBytes"], "count", "Returns random bytes in base64.", r#"{{ randBytes 8 }}"#)
         .giving("9fQ2b1xYc0E="),
-    Entry::new(&["shuffle"], "text", "Shuffles the characters of a text.", r#"{{ shuffle "abcd" }}"#).giving("cadb"),
+    FunctionEntry::new(&["shuffle"], "text", "Shuffles the characters of a text.", r#"{{ shuffle "abcd" }}"#)
+        .giving("cadb"),
 ];
 
-pub(super) static REST: &[Entry] = &[
-    Entry::new(&["hello"], "", "Returns a greeting.", r#"{{ hello }}"#),
-    Entry::new(
+pub(super) static REST: &[FunctionEntry] = &[
+    FunctionEntry::new(&["hello"], "", "Returns a greeting.", r#"{{ hello }}"#),
+    FunctionEntry::new(
         &["call"],
         "function argument...",
         "Fails the record: Go calls a value that is a function, and no value of a record is one.",

@@ -5,7 +5,7 @@ use super::super::functions::methods::{DURATION, TIME, VERSION};
 use super::super::methods::{DATA, OPERATION, POSITION, RECORD};
 use super::*;
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
+fn entries() -> impl Iterator<Item = &'static FunctionEntry> {
     FUNCTIONS.iter().flat_map(|group| group.entries)
 }
 
@@ -14,7 +14,7 @@ fn functions() -> BTreeMap<&'static str, &'static Function> {
 }
 
 /// A declared function, a word for each parameter.
-fn assert_parameters(entry: &Entry, fixed: usize, rest: bool) {
+fn assert_parameters(entry: &FunctionEntry, fixed: usize, rest: bool) {
     let words: Vec<&str> = entry.parameters.split_whitespace().collect();
     let is_more = |word: &str| word.ends_with("...") || word.starts_with('[');
     assert_eq!(words.len(), fixed + usize::from(rest), "{}: {words:?}", entry.name());

@@ -5,7 +5,7 @@ mod operands;
 use std::ops::Range;
 
 use super::names;
-use super::split::{self, Foreign, Split, Token};
+use super::split::{self, ForeignSyntax, Split, Token};
 use crate::template::functions;
 
 /// Maximum nesting of parentheses.
@@ -17,7 +17,7 @@ pub(super) struct Rewritten {
     /// The translated expression.
     pub(super) text: String,
     /// The first part of the original that is not template syntax.
-    pub(super) foreign: Foreign,
+    pub(super) foreign: ForeignSyntax,
     /// An alternative translation, if the meaning is ambiguous: a word without quotes may be a text or a field.
     pub(super) or: Option<String>,
     /// Reason for doubt, worded as a continuation of the suggestion. If it is set, no correction is applied.
@@ -34,20 +34,20 @@ impl Rewritten {
 }
 
 /// A part of an expression. An argument that is a call needs parentheses.
-struct Part {
+struct ExpressionPart {
     text: String,
     call: bool,
     /// The name, if the part is a single name that could also be a text without quotes.
     word: Option<(String, Range<usize>)>,
 }
 
-impl Part {
-    fn value(text: impl Into<String>) -> Part {
-        Part { text: text.into(), call: false, word: None }
+impl ExpressionPart {
+    fn value(text: impl Into<String>) -> ExpressionPart {
+        ExpressionPart { text: text.into(), call: false, word: None }
     }
 
-    fn call(text: impl Into<String>) -> Part {
-        Part { text: text.into(), call: true, word: None }
+    fn call(text: impl Into<String>) -> ExpressionPart {
+        ExpressionPart { text: text.into(), call: true, word: None }
     }
 
     fn argument(self) -> String {
@@ -68,9 +68,9 @@ struct Reader {
     tokens: Vec<(Token, Range<usize>)>,
     next: usize,
     depth: usize,
-    foreign: Option<Foreign>,
+    foreign: Option<ForeignSyntax>,
     /// The first name of a field without its dot.
-    name: Option<Foreign>,
+    name: Option<ForeignSyntax>,
     or: Option<String>,
     doubt: Option<String>,
     /// True inside the arguments of a call, where a comma is a separator.
@@ -110,14 +110,14 @@ pub(super) fn in_order(call: &str) -> Option<String> {
     let before = reader.arguments(function.name)?;
     (reader.next == reader.tokens.len()).then_some(())?;
     let mut arguments = before.clone();
-    names::ordered(function.name, names::Shape::Same, &mut arguments, names::arity(function.name));
-    (arguments != before).then(|| names::Shape::Same.call(function.name, arguments)).flatten()
+    names::ordered(function.name, names::ArgumentOrder::Same, &mut arguments, names::arity(function.name));
+    (arguments != before).then(|| names::ArgumentOrder::Same.call(function.name, arguments)).flatten()
 }
 
 impl Reader {
     fn note(&mut self, at: Range<usize>, message: impl Into<String>) {
         if self.foreign.as_ref().is_none_or(|first| first.at.start > at.start) {
-            self.foreign = Some(Foreign { at, message: message.into() });
+            self.foreign = Some(ForeignSyntax { at, message: message.into() });
         }
     }
 
@@ -127,7 +127,7 @@ impl Reader {
 
     fn note_name(&mut self, at: Range<usize>, message: String) {
         if self.name.is_none() {
-            self.name = Some(Foreign { at, message });
+            self.name = Some(ForeignSyntax { at, message });
         }
     }
 
@@ -161,18 +161,18 @@ impl Reader {
     }
 
     /// Parses `a | b`.
-    fn piped(&mut self) -> Option<Part> {
+    fn piped(&mut self) -> Option<ExpressionPart> {
         let mut part = self.chosen()?;
         while self.at_sign("|") {
             self.next += 1;
             let stage = self.chosen()?;
-            part = Part::call(format!("{} | {}", part.text, stage.text));
+            part = ExpressionPart::call(format!("{} | {}", part.text, stage.text));
         }
         Some(part)
     }
 
     /// Parses `a ? b : c`.
-    fn chosen(&mut self) -> Option<Part> {
+    fn chosen(&mut self) -> Option<ExpressionPart> {
         let choice = self.either()?;
         if !self.at_sign("?") {
             return Some(choice);
@@ -182,22 +182,22 @@ impl Reader {
         self.at_sign(":").then_some(())?;
         self.next += 1;
         let no = self.nested(Reader::chosen)?.argument();
-        Some(Part::call(format!("ternary {yes} {no} {}", choice.argument())))
+        Some(ExpressionPart::call(format!("ternary {yes} {no} {}", choice.argument())))
     }
 
-    fn either(&mut self) -> Option<Part> {
+    fn either(&mut self) -> Option<ExpressionPart> {
         self.joined(&[("||", "or"), ("or", "or"), ("OR", "or")], Reader::both)
     }
 
-    fn both(&mut self) -> Option<Part> {
+    fn both(&mut self) -> Option<ExpressionPart> {
         self.joined(&[("&&", "and"), ("and", "and"), ("AND", "and")], Reader::compared)
     }
 
     fn joined(
         &mut self,
         operators: &[(&'static str, &'static str)],
-        inner: fn(&mut Reader) -> Option<Part>,
-    ) -> Option<Part> {
+        inner: fn(&mut Reader) -> Option<ExpressionPart>,
+    ) -> Option<ExpressionPart> {
         let mut parts = vec![inner(self)?];
         let mut function = "";
         while let Some(found) = self.operator(operators) {
@@ -207,17 +207,17 @@ impl Reader {
         if parts.len() == 1 {
             return parts.pop();
         }
-        let arguments: Vec<String> = parts.into_iter().map(Part::argument).collect();
-        Some(Part::call(format!("{function} {}", arguments.join(" "))))
+        let arguments: Vec<String> = parts.into_iter().map(ExpressionPart::argument).collect();
+        Some(ExpressionPart::call(format!("{function} {}", arguments.join(" "))))
     }
 
-    fn compared(&mut self) -> Option<Part> {
+    fn compared(&mut self) -> Option<ExpressionPart> {
         let first = self.sequence()?;
         self.compared_from(first)
     }
 
     /// Parses a comparison, from the first value of its left side on.
-    fn compared_from(&mut self, first: Part) -> Option<Part> {
+    fn compared_from(&mut self, first: ExpressionPart) -> Option<ExpressionPart> {
         const OPERATORS: [(&str, &str); 18] = [
             ("==", "eq"),
             ("===", "eq"),
@@ -245,7 +245,7 @@ impl Reader {
         if let Some(function) = self.operator(&OPERATORS).or_else(|| self.operator(&[("ge", "ge")])) {
             let right = self.sum()?;
             let right = self.quoted(right);
-            return Some(Part::call(format!("{function} {} {}", left.argument(), right.argument())));
+            return Some(ExpressionPart::call(format!("{function} {} {}", left.argument(), right.argument())));
         }
         // In templates, the text to search for is the first argument.
         let word = match self.peek() {
@@ -264,7 +264,7 @@ impl Reader {
                 }
                 _ => {}
             }
-            return Some(Part::call(match function {
+            return Some(ExpressionPart::call(match function {
                 "has" => format!("has {} {}", left.argument(), right.argument()),
                 _ => format!("{function} {} {}", right.argument(), left.argument()),
             }));
@@ -273,7 +273,7 @@ impl Reader {
     }
 
     /// Parses `a is b` and `a is not b`, from the word after `is` on.
-    fn is(&mut self, left: Part) -> Option<Part> {
+    fn is(&mut self, left: ExpressionPart) -> Option<ExpressionPart> {
         let not = matches!(self.peek(), Some(Token::Name(name)) if name == "not");
         self.next += usize::from(not);
         let (token, _) = self.tokens.get(self.next)?.clone();
@@ -288,7 +288,7 @@ impl Reader {
             },
             _ => return None,
         };
-        Some(Part::call(match (word, not) {
+        Some(ExpressionPart::call(match (word, not) {
             ("nil", false) if whole => format!("not {left}"),
             ("nil", true) if whole => format!("not (not {left})"),
             ("empty", false) => format!("empty {left}"),
@@ -300,7 +300,7 @@ impl Reader {
     }
 
     /// Converts the right side of a comparison: a word is more likely a text without quotes than a field.
-    fn quoted(&mut self, part: Part) -> Part {
+    fn quoted(&mut self, part: ExpressionPart) -> ExpressionPart {
         let Some((word, at)) = part.word else { return part };
         // The word was first parsed as a field.
         if self.name.as_ref().is_some_and(|first| first.at == at) {
@@ -308,38 +308,38 @@ impl Reader {
         }
         self.note_name(at, format!("{word} is neither a function nor quoted: write a text in double quotes"));
         self.or.get_or_insert(part.text);
-        Part::value(format!("{word:?}"))
+        ExpressionPart::value(format!("{word:?}"))
     }
 
-    fn sum(&mut self) -> Option<Part> {
+    fn sum(&mut self) -> Option<ExpressionPart> {
         let first = self.sequence()?;
         self.sum_from(first)
     }
 
-    fn sum_from(&mut self, first: Part) -> Option<Part> {
+    fn sum_from(&mut self, first: ExpressionPart) -> Option<ExpressionPart> {
         let left = self.product_from(first)?;
         self.calculated(left, &[("+", "add"), ("-", "sub")], Reader::product)
     }
 
-    fn product(&mut self) -> Option<Part> {
+    fn product(&mut self) -> Option<ExpressionPart> {
         let first = self.sequence()?;
         self.product_from(first)
     }
 
-    fn product_from(&mut self, first: Part) -> Option<Part> {
+    fn product_from(&mut self, first: ExpressionPart) -> Option<ExpressionPart> {
         self.calculated(first, &[("*", "mul"), ("/", "div"), ("%", "mod")], Reader::sequence)
     }
 
     fn calculated(
         &mut self,
-        mut left: Part,
+        mut left: ExpressionPart,
         operators: &[(&'static str, &'static str)],
-        inner: fn(&mut Reader) -> Option<Part>,
-    ) -> Option<Part> {
+        inner: fn(&mut Reader) -> Option<ExpressionPart>,
+    ) -> Option<ExpressionPart> {
         while let Some(function) = self.operator(operators) {
             let right = inner(self)?;
             let decimal = left.is_decimal() || right.is_decimal();
-            let literal = |part: &Part| part.text.parse::<f64>().is_ok();
+            let literal = |part: &ExpressionPart| part.text.parse::<f64>().is_ok();
             let text = left.is_text() || right.is_text();
             let literals = literal(&left) && literal(&right);
             if !(decimal || text || literals || function == "mod") {
@@ -353,12 +353,12 @@ impl Reader {
                 "div" if decimal => "divf",
                 other => other,
             };
-            left = Part::call(format!("{function} {} {}", left.argument(), right.argument()));
+            left = ExpressionPart::call(format!("{function} {} {}", left.argument(), right.argument()));
         }
         Some(left)
     }
 
-    fn nested(&mut self, read: fn(&mut Reader) -> Option<Part>) -> Option<Part> {
+    fn nested(&mut self, read: fn(&mut Reader) -> Option<ExpressionPart>) -> Option<ExpressionPart> {
         if self.depth == MOST_DEPTH {
             return None;
         }

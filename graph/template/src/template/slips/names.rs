@@ -21,7 +21,7 @@ const ROOTS: [&str; 5] = ["Payload", "Metadata", "Key", "Operation", "Position"]
 
 /// Order of the arguments of a function, relative to the order in other languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum ArgumentOrder {
     Same,
     Reversed,
     /// The first argument becomes the last.
@@ -30,10 +30,10 @@ pub(super) enum Shape {
     Nil,
 }
 
-impl Shape {
+impl ArgumentOrder {
     /// Returns the call with its arguments in order; `None` if the function does not take so many.
     pub(super) fn call(self, function: &str, mut arguments: Vec<String>) -> Option<String> {
-        if self == Shape::Nil {
+        if self == ArgumentOrder::Nil {
             (arguments.len() == 1).then_some(())?;
             arguments.push("nil".to_owned());
         }
@@ -81,12 +81,12 @@ pub(super) const CALCULATES: &str = "which works with whole numbers; use addf, s
 
 /// Reorders the arguments of a call that follows the order of other languages. Returns a remark if the intended order
 /// is ambiguous.
-pub(super) fn ordered(function: &str, shape: Shape, arguments: &mut [String], wanted: usize) -> Option<String> {
+pub(super) fn ordered(function: &str, shape: ArgumentOrder, arguments: &mut [String], wanted: usize) -> Option<String> {
     const FIRST: &str = "which needs its data as the last argument";
     let is_literal = |text: &String| {
         text.starts_with(['"', '`']) || text.parse::<f64>().is_ok() || matches!(text.as_str(), "true" | "false" | "nil")
     };
-    let elsewhere = matches!(shape, Shape::Reversed | Shape::Rotated);
+    let elsewhere = matches!(shape, ArgumentOrder::Reversed | ArgumentOrder::Rotated);
     // If there are fewer, the last one comes from a pipe.
     if arguments.len() != wanted || wanted < 2 || !(elsewhere || SUBJECT_LAST.contains(&function)) {
         // The order is unknown if the subject is in the middle, or if there are more arguments than in other languages.
@@ -108,7 +108,7 @@ pub(super) fn ordered(function: &str, shape: Shape, arguments: &mut [String], wa
 }
 
 /// Returns the function for a text method of other languages; its subject is the first argument.
-pub(super) fn method(name: &str) -> Option<(&'static str, Shape)> {
+pub(super) fn method(name: &str) -> Option<(&'static str, ArgumentOrder)> {
     const OWN: [&str; 5] = ["contains", "hasPrefix", "hasSuffix", "trim", "lower"];
     const OTHERS: [&str; 12] = [
         "startsWith",
@@ -124,14 +124,14 @@ pub(super) fn method(name: &str) -> Option<(&'static str, Shape)> {
         "isEmpty",
         "replaceAll",
     ];
-    let own = OWN.into_iter().find(|own| *own == name).map(|own| (own, Shape::Reversed));
+    let own = OWN.into_iter().find(|own| *own == name).map(|own| (own, ArgumentOrder::Reversed));
     own.or_else(|| OTHERS.contains(&name).then(|| elsewhere(name)).flatten())
 }
 
 /// Returns the function with this name in other languages.
-pub(super) fn elsewhere(name: &str) -> Option<(&'static str, Shape)> {
-    use Shape::{Nil, Reversed, Rotated, Same};
-    const NAMES: &[(&str, Shape, &[&str])] = &[
+pub(super) fn elsewhere(name: &str) -> Option<(&'static str, ArgumentOrder)> {
+    use ArgumentOrder::{Nil, Reversed, Rotated, Same};
+    const NAMES: &[(&str, ArgumentOrder, &[&str])] = &[
         ("ge", Same, &["gte", "geq", "greaterOrEqual"]),
         ("le", Same, &["lte", "leq", "lessOrEqual"]),
         ("ne", Same, &["neq", "notEqual", "notEquals"]),

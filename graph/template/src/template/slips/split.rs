@@ -6,7 +6,7 @@ use super::names;
 
 /// A part of an expression that is not template syntax.
 #[derive(Clone, Debug)]
-pub(super) struct Foreign {
+pub(super) struct ForeignSyntax {
     pub(super) at: Range<usize>,
     pub(super) message: String,
 }
@@ -30,7 +30,7 @@ pub(super) enum Token {
 /// The tokens of an expression, and the first part that is not template syntax.
 pub(super) struct Split {
     pub(super) tokens: Vec<(Token, Range<usize>)>,
-    pub(super) foreign: Option<Foreign>,
+    pub(super) foreign: Option<ForeignSyntax>,
     /// Reason why a part of the expression is ambiguous.
     pub(super) doubt: Option<String>,
 }
@@ -58,7 +58,7 @@ pub(super) fn tokens(text: &str) -> Option<Split> {
 struct Splitting<'t> {
     text: &'t str,
     tokens: Vec<(Token, Range<usize>)>,
-    foreign: Option<Foreign>,
+    foreign: Option<ForeignSyntax>,
     doubt: Option<String>,
 }
 
@@ -69,7 +69,7 @@ fn is_word(c: char) -> bool {
 impl Splitting<'_> {
     fn note(&mut self, at: Range<usize>, message: impl Into<String>) {
         if self.foreign.as_ref().is_none_or(|first| first.at.start > at.start) {
-            self.foreign = Some(Foreign { at, message: message.into() });
+            self.foreign = Some(ForeignSyntax { at, message: message.into() });
         }
     }
 

@@ -105,7 +105,10 @@ fn a_word_without_quotes_may_be_a_text_or_a_field() {
     }
     let error = Template::parse("{{ eq .a tea }}", MissingKey::NoValue).unwrap_err();
     assert_eq!(error.correction, None, "which of the two is meant is not known");
-    assert_eq!(bare("kind == tea"), Some(Meant { text: "{{ eq .Payload.After.kind \"tea\" }}".into(), sure: false }));
+    assert_eq!(
+        bare("kind == tea"),
+        Some(Suggestion { text: "{{ eq .Payload.After.kind \"tea\" }}".into(), sure: false })
+    );
 }
 
 #[test]

@@ -39,14 +39,14 @@ enum Items {
     /// A nil slice: empty, `null` in JSON.
     None,
     Record(Arc<Vec<Value>>),
-    Own(Rc<Own>),
+    Own(Rc<OwnedElements>),
 }
 
 /// The elements of a list that a template created.
 #[derive(Debug)]
-struct Own(Vec<Val>);
+struct OwnedElements(Vec<Val>);
 
-impl Drop for Own {
+impl Drop for OwnedElements {
     fn drop(&mut self) {
         release(std::mem::take(&mut self.0));
     }
@@ -65,7 +65,7 @@ impl List {
 
     /// Creates a list with the given type of elements.
     pub(crate) fn of(elements: Elements, items: Vec<Val>) -> List {
-        List { start: 0, end: items.len(), items: Items::Own(Rc::new(Own(items))), elements }
+        List { start: 0, end: items.len(), items: Items::Own(Rc::new(OwnedElements(items))), elements }
     }
 
     /// Creates a list of type `[]string`.

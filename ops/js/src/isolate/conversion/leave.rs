@@ -14,7 +14,7 @@ use boa_engine::{Context, JsObject, JsString, JsValue};
 use bytes::Bytes;
 
 use super::path::{Path, Result, described};
-use crate::isolate::envelope::{self, Field, Opened, Whole};
+use crate::isolate::envelope::{self, Field, OpenedObject, ShownValue};
 use crate::isolate::view::{self, View, property, target};
 use crate::properties::{PAYLOAD, RECORD};
 use crate::text::{key, name, utf8};
@@ -34,10 +34,10 @@ impl<'c> Leave<'c> {
 
     /// Converts an object to the record that replaces `input`.
     pub(crate) fn record(&mut self, object: &JsObject, input: &Record, path: Path<'_>) -> Result<Record> {
-        let Some(Opened { whole, fields, stranger }) = envelope::open(object, self.context)? else {
+        let Some(OpenedObject { whole, fields, stranger }) = envelope::open(object, self.context)? else {
             return self.plain_record(object, input, path);
         };
-        let Whole::Record(before) = &*whole else { return self.plain_record(object, input, path) };
+        let ShownValue::Record(before) = &*whole else { return self.plain_record(object, input, path) };
         if let Some(stranger) = stranger {
             return path.unfit(format!("has a field {stranger}, a record has only {}", RECORD.join(", ")));
         }
@@ -219,9 +219,9 @@ impl<'c> Leave<'c> {
         let Some(object) = value.as_object() else {
             return path.unfit(format!("is {}, not an object with Before and After", described(value)));
         };
-        if let Some(Opened { whole, fields: [of_before, of_after, ..], stranger }) =
+        if let Some(OpenedObject { whole, fields: [of_before, of_after, ..], stranger }) =
             envelope::open(&object, self.context)?
-            && let Whole::Payload(shown) = &*whole
+            && let ShownValue::Payload(shown) = &*whole
         {
             if let Some(stranger) = stranger {
                 return path.unfit(format!("has a field {stranger}, a payload has only {}", PAYLOAD.join(", ")));

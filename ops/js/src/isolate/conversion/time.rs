@@ -15,17 +15,17 @@ use crate::isolate::view::property;
 struct Exact(#[unsafe_ignore_trace] Timestamp);
 
 /// Symbol of the property that holds the exact time, one per context.
-struct Name(JsSymbol);
+struct TimeSymbol(JsSymbol);
 
 /// Prepares a context before a script has access to its globals.
 pub(crate) fn prepare(context: &mut Context) -> JsResult<()> {
     let name = JsSymbol::new(None).ok_or_else(|| JsNativeError::range().with_message("no more symbols"))?;
-    context.insert_data(Name(name));
+    context.insert_data(TimeSymbol(name));
     Ok(())
 }
 
 fn name(context: &Context) -> Option<PropertyKey> {
-    context.get_data::<Name>().map(|name| name.0.clone().into())
+    context.get_data::<TimeSymbol>().map(|name| name.0.clone().into())
 }
 
 /// Converts a time to a date.

@@ -5,10 +5,10 @@ use std::rc::Rc;
 use boa_engine::{Context, JsArgs, JsResult, JsValue};
 use tracing::Level;
 
-use crate::log::{LEVELS, Lines};
+use crate::log::{LEVELS, LineReceiver};
 
 /// Receiver of the lines that the functions below write.
-pub(super) struct Node(pub(super) Rc<dyn Lines>);
+pub(super) struct Node(pub(super) Rc<dyn LineReceiver>);
 
 fn level(args: &[JsValue]) -> Level {
     let number = args.get_or_undefined(0).as_number().unwrap_or_default();

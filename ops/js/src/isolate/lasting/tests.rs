@@ -31,25 +31,25 @@ fn made(script: &str) -> Vec<Result<Vec<String>, String>> {
 }
 
 /// The objects that are lasting under a script.
-fn lasting_places(script: &str) -> Vec<Place> {
+fn lasting_places(script: &str) -> Vec<RecordObject> {
     let program = Program { text: script.into(), name: "script".into() };
-    let lines: Rc<dyn crate::log::Lines> = Rc::new(crate::log::ServiceLog("js".into()));
+    let lines: Rc<dyn crate::log::LineReceiver> = Rc::new(crate::log::ServiceLog("js".into()));
     let isolate = Isolate::open(&program, Limits { time: Duration::from_secs(60) }, &lines).unwrap();
-    let places = Place::ALL.into_iter().filter(|place| part(*place, isolate.context()).is_some());
+    let places = RecordObject::ALL.into_iter().filter(|place| part(*place, isolate.context()).is_some());
     places.collect()
 }
 
 #[test]
 fn objects_last_where_the_script_cannot_keep_them() {
     let all = "function process(rec) { rec.Metadata.a = '1'; rec.Payload.After.b = rec.Key.c; return rec }";
-    assert_eq!(lasting_places(all), Place::ALL);
-    let without = |kept: Place| Place::ALL.into_iter().filter(|place| *place != kept).collect();
-    let cases: [(&str, Vec<Place>); 6] = [
+    assert_eq!(lasting_places(all), RecordObject::ALL);
+    let without = |kept: RecordObject| RecordObject::ALL.into_iter().filter(|place| *place != kept).collect();
+    let cases: [(&str, Vec<RecordObject>); 6] = [
         ("let last; function process(rec) { last = rec; return rec }", Vec::new()),
-        ("const process = (rec) => { f(rec.Payload); rec.Key.x; return rec }", without(Place::Payload)),
+        ("const process = (rec) => { f(rec.Payload); rec.Key.x; return rec }", without(RecordObject::Payload)),
         // The prototype of all objects has a say in these.
-        ("function process(rec) { rec.Metadata.constructor = '1' }", without(Place::Metadata)),
-        ("Object.prototype.a = 1; function process(rec) { rec.Metadata.a }", without(Place::Metadata)),
+        ("function process(rec) { rec.Metadata.constructor = '1' }", without(RecordObject::Metadata)),
+        ("Object.prototype.a = 1; function process(rec) { rec.Metadata.a }", without(RecordObject::Metadata)),
         // A wrapper is another function.
         ("let process = (rec) => rec; process = ((f) => (rec) => f(rec))(process)", Vec::new()),
         ("let last; function process(rec) { last = rec } Function.prototype.toString = () => 'x => x'", Vec::new()),
@@ -123,7 +123,7 @@ fn nothing_is_left_of_the_record_before() {
           rec.Metadata.seen = `${rec.Metadata.odd} ${rec.Metadata.a} ${rec.Payload.After && rec.Payload.After.three}`;
           return n === 4 ? null : rec;
         }";
-    assert_eq!(lasting_places(script).len(), Place::COUNT);
+    assert_eq!(lasting_places(script).len(), RecordObject::COUNT);
     insta::assert_debug_snapshot!(made(script));
 }
 

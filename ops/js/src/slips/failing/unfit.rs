@@ -11,16 +11,16 @@ use boa_engine::ast::expression::operator::{Assign, Unary};
 use boa_engine::ast::visitor::{VisitWith, Visitor};
 
 use super::CallOf;
-use crate::slips::Slip;
+use crate::slips::ScriptSlip;
 use crate::slips::constants;
-use crate::spot::{Place, Spot, spot, step, unparenthesized};
+use crate::spot::{ExpressionMeaning, RecordObject, spot, step, unparenthesized};
 
 /// A part of the record that was assigned a value that it cannot hold.
 pub(super) struct Unfit {
-    place: Place,
+    place: RecordObject,
     /// The entry; `None` for the whole object.
     entry: Option<String>,
-    pub(super) slip: Slip,
+    pub(super) slip: ScriptSlip,
 }
 
 impl CallOf<'_, '_> {
@@ -35,7 +35,7 @@ impl CallOf<'_, '_> {
             (Some(place), _) if place.is_data() => {
                 self.unfit_data(assign.rhs()).map(|slip| Unfit { place, entry: None, slip })
             }
-            (None, Spot::Field(Place::Metadata, Some(entry))) => {
+            (None, ExpressionMeaning::Field(RecordObject::Metadata, Some(entry))) => {
                 let value = self.value(assign.rhs());
                 let hint = match value.nothing() {
                     Some(_) => "to remove the entry, write delete rec.Metadata[\"name\"]",
@@ -44,7 +44,7 @@ impl CallOf<'_, '_> {
                 (value.nothing().is_some() || value.is_object()).then(|| {
                     let message = format!("a metadata entry is text, not {}", value.named());
                     let slip = Self::slip(assign.rhs(), &message, hint);
-                    Unfit { place: Place::Metadata, entry: Some(entry), slip }
+                    Unfit { place: RecordObject::Metadata, entry: Some(entry), slip }
                 })
             }
             _ => None,
@@ -53,7 +53,7 @@ impl CallOf<'_, '_> {
     }
 
     /// Checks a value for a key or a payload side.
-    fn unfit_data(&self, value: &Expression) -> Option<Slip> {
+    fn unfit_data(&self, value: &Expression) -> Option<ScriptSlip> {
         match unparenthesized(value) {
             Expression::ObjectLiteral(_) => {
                 let (start, end, what) = constants::unfit(value, self.kinds, &self.values)?;
@@ -109,11 +109,11 @@ impl<'ast> Visitor<'ast> for Undoing<'_, '_, '_> {
     fn visit_property_access(&mut self, access: &'ast PropertyAccess) -> ControlFlow<()> {
         let PropertyAccess::Simple(simple) = access else { return Break(()) };
         match step(&spot(simple.target(), self.call), simple.field(), self.call) {
-            Spot::Field(place, Some(name)) if place.child(&name).is_none() => {
+            ExpressionMeaning::Field(place, Some(name)) if place.child(&name).is_none() => {
                 let is_other = self.unfit.entry.as_ref().is_some_and(|entry| *entry != name);
                 if place != self.unfit.place || is_other { Continue(()) } else { Break(()) }
             }
-            Spot::Other => access.visit_with(self),
+            ExpressionMeaning::Other => access.visit_with(self),
             _ => Break(()),
         }
     }

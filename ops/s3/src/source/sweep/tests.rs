@@ -1,10 +1,10 @@
 use super::*;
-use crate::source::listing::Moment;
+use crate::source::listing::ServerTime;
 use crate::source::position::Upload;
 
 fn version(seconds: i64, body: &str) -> Version {
     let etag = Some(body.to_owned());
-    Version::new(Moment { seconds, nanos: 0 }, body.len() as u64, etag, None, body == "deleted")
+    Version::new(ServerTime { seconds, nanos: 0 }, body.len() as u64, etag, None, body == "deleted")
 }
 
 fn horizon(time: i64) -> Horizon {
@@ -12,7 +12,12 @@ fn horizon(time: i64) -> Horizon {
 }
 
 /// A sweep over keys with one version each.
-fn sweep(since: Option<Horizon>, until: Horizon, memory: Memory, keys: &[(&str, i64, &str)]) -> (Vec<String>, Ended) {
+fn sweep(
+    since: Option<Horizon>,
+    until: Horizon,
+    memory: SeenObjects,
+    keys: &[(&str, i64, &str)],
+) -> (Vec<String>, CompletedSweep) {
     let mut sweep = Sweep::new(Purpose::Changes, (since, until), None, false, memory);
     let mut finds = VecDeque::new();
     for (key, seconds, body) in keys {
@@ -25,7 +30,7 @@ fn sweep(since: Option<Horizon>, until: Horizon, memory: Memory, keys: &[(&str, 
 #[test]
 fn time_tells_of_keys_that_nobody_remembers_and_memory_of_the_others() {
     let keys = [("a", 10, "1"), ("b", 20, "1"), ("c", 30, "1")];
-    let (finds, ended) = sweep(Some(horizon(20)), horizon(30), Memory::default(), &keys);
+    let (finds, ended) = sweep(Some(horizon(20)), horizon(30), SeenObjects::default(), &keys);
     assert_eq!(finds, ["create b"]);
     assert_eq!(ended.deferred, Some(30));
     // What is older than its time says is seen all the same, since it was not there.
@@ -38,7 +43,8 @@ fn time_tells_of_keys_that_nobody_remembers_and_memory_of_the_others() {
 
 #[test]
 fn what_could_not_be_fetched_is_as_it_was_before() {
-    let (_, ended) = sweep(None, horizon(30), Memory::default(), &[("a", 10, "1"), ("b", 10, "1"), ("c", 10, "1")]);
+    let (_, ended) =
+        sweep(None, horizon(30), SeenObjects::default(), &[("a", 10, "1"), ("b", 10, "1"), ("c", 10, "1")]);
     let mut memory = ended.memory;
     memory.miss("a".to_owned(), false);
     memory.miss("b".to_owned(), true);
@@ -57,7 +63,7 @@ fn what_could_not_be_fetched_is_as_it_was_before() {
 #[test]
 fn an_upload_that_was_seen_is_not_waited_for_again() {
     let late = |time| Horizon { time, uploads: vec![Upload::new("big", 10), Upload::new("other", 10)] };
-    let mut sweep = Sweep::new(Purpose::Changes, (Some(late(20)), late(30)), None, false, Memory::default());
+    let mut sweep = Sweep::new(Purpose::Changes, (Some(late(20)), late(30)), None, false, SeenObjects::default());
     let mut finds = VecDeque::new();
     sweep.see("big".to_owned(), vec![version(10, "1")], &mut finds).unwrap();
     assert_eq!(finds.len(), 1);
@@ -66,7 +72,7 @@ fn an_upload_that_was_seen_is_not_waited_for_again() {
 
 #[test]
 fn an_unordered_listing_is_refused() {
-    let mut sweep = Sweep::new(Purpose::Changes, (None, horizon(1)), None, false, Memory::default());
+    let mut sweep = Sweep::new(Purpose::Changes, (None, horizon(1)), None, false, SeenObjects::default());
     sweep.see("b".to_owned(), vec![version(0, "")], &mut VecDeque::new()).unwrap();
     for key in ["a", "b"] {
         let fault = sweep.see(key.to_owned(), vec![version(0, "")], &mut VecDeque::new()).unwrap_err();
@@ -78,7 +84,7 @@ fn an_unordered_listing_is_refused() {
 fn versions_come_oldest_first_and_go_on_in_the_middle() {
     let versions = || vec![version(40, "4"), version(30, "deleted"), version(30, "3"), version(10, "1")];
     let run = |since: Option<Horizon>, start: Option<Cursor>| {
-        let mut sweep = Sweep::new(Purpose::Changes, (since, horizon(50)), start, true, Memory::default());
+        let mut sweep = Sweep::new(Purpose::Changes, (since, horizon(50)), start, true, SeenObjects::default());
         let mut finds = VecDeque::new();
         sweep.see("k".to_owned(), versions(), &mut finds).unwrap();
         finds.iter().map(|find| format!("{} {}", find.operation, find.more)).collect::<Vec<_>>()
@@ -92,7 +98,7 @@ fn versions_come_oldest_first_and_go_on_in_the_middle() {
 /// A clock that is behind makes each look one too early, and with versions nothing is delivered before its time.
 #[test]
 fn an_object_may_change_at_any_number_of_looks() {
-    let mut memory = Memory::default();
+    let mut memory = SeenObjects::default();
     for look in 0..300 {
         let mut sweep = Sweep::new(Purpose::Changes, (Some(horizon(5)), horizon(10)), None, true, memory);
         let mut finds = VecDeque::new();

@@ -11,7 +11,7 @@ fn read_to(follower: &mut Follower, text: &mut Vec<u8>, end: &str) {
     let began = Instant::now();
     while !text.ends_with(end.as_bytes()) {
         match follower.step(text, usize::MAX).unwrap() {
-            Step::Opened(_) | Step::Grown | Step::Replaced | Step::Truncated => {}
+            StepResult::Opened(_) | StepResult::Grown | StepResult::Replaced | StepResult::Truncated => {}
             _ => std::thread::sleep(Duration::from_millis(5)),
         }
         assert!(began.elapsed() < Duration::from_secs(120), "{}", String::from_utf8_lossy(text));
@@ -19,7 +19,7 @@ fn read_to(follower: &mut Follower, text: &mut Vec<u8>, end: &str) {
 }
 
 fn said(follower: &Follower) -> (u64, u64) {
-    let Missed { cut, copied, .. } = follower.missed();
+    let UnreadFiles { cut, copied, .. } = follower.missed();
     (cut, copied)
 }
 

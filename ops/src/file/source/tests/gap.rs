@@ -25,13 +25,13 @@ fn restarted(path: &Path, resume: Resume, mut while_it_waits: impl FnMut()) -> (
     let (mut text, mut warnings) = (Vec::new(), Vec::new());
     loop {
         match follower.step(&mut text, usize::MAX).unwrap() {
-            Step::Opened(opened) => warnings.extend(opened.warning),
-            Step::Leaving => {
+            StepResult::Opened(opened) => warnings.extend(opened.warning),
+            StepResult::Leaving => {
                 while_it_waits();
                 std::thread::sleep(Duration::from_millis(10));
             }
-            Step::Grown | Step::Replaced => {}
-            Step::AtEnd => return (String::from_utf8(text).unwrap(), follower.missed().files, warnings),
+            StepResult::Grown | StepResult::Replaced => {}
+            StepResult::AtEnd => return (String::from_utf8(text).unwrap(), follower.missed().files, warnings),
             other => panic!("{other:?}"),
         }
     }

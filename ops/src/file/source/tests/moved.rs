@@ -116,7 +116,7 @@ async fn files_that_were_made_after_one_that_is_gone_are_read_while_the_path_is_
     fs::remove_file(&path).unwrap();
     // Nothing was made since.
     let mut follower = Follower::new(path.clone(), Some(resume));
-    assert!(matches!(follower.step(&mut Vec::new(), usize::MAX).unwrap(), Step::Missing));
+    assert!(matches!(follower.step(&mut Vec::new(), usize::MAX).unwrap(), StepResult::Missing));
     for (name, text) in [("in.log.2", "4\n"), ("in.log.1", "5\n")] {
         tick(root.path());
         append(&at(name), text);
@@ -150,7 +150,7 @@ async fn a_path_that_was_changed_is_not_a_file_that_was_replaced() {
     append(&at("b.txt"), "b1\n");
     let warning = |path: &Path| {
         let mut follower = Follower::new(path.to_owned(), Some(resume));
-        let Step::Opened(opened) = follower.step(&mut Vec::new(), usize::MAX).unwrap() else { panic!() };
+        let StepResult::Opened(opened) = follower.step(&mut Vec::new(), usize::MAX).unwrap() else { panic!() };
         let mut text = Vec::new();
         read_on(&mut follower, &mut text, 3, LONG);
         assert_eq!(follower.missed().files, 0);
@@ -171,14 +171,14 @@ fn read_on(follower: &mut Follower, text: &mut Vec<u8>, len: usize, longest: Dur
     let began = Instant::now();
     while text.len() < len && began.elapsed() < longest {
         match follower.step(text, usize::MAX).unwrap() {
-            Step::Opened(_) | Step::Grown | Step::Replaced => {}
+            StepResult::Opened(_) | StepResult::Grown | StepResult::Replaced => {}
             _ => std::thread::sleep(Duration::from_millis(5)),
         }
     }
 }
 
-/// Reads to the end of the rotated file, does `meanwhile`, looks for longer than a writer is waited for, does `then`, and
-/// reads all there is.
+/// Reads to the end of the rotated file, does `meanwhile`, looks for longer than a writer is waited for, does `then`,
+/// and reads all there is.
 fn interrupted(rotated: &Rotated, meanwhile: impl FnOnce(), then: impl FnOnce(), end: &str) -> String {
     let (mut follower, mut text) = (rotated.follower(), Vec::new());
     read_on(&mut follower, &mut text, 2, LONG);

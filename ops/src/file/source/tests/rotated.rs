@@ -118,16 +118,16 @@ fn waits(path: &Path, resume: Resume, mut late: impl FnMut()) -> (String, Vec<us
     let (mut text, mut at, mut waits) = (Vec::new(), 0, Vec::new());
     loop {
         match follower.step(&mut text, usize::MAX).unwrap() {
-            Step::Opened(_) | Step::Grown => {}
-            Step::Replaced => at += 1,
-            Step::Leaving if waits.last() == Some(&at) => std::thread::sleep(Duration::from_millis(5)),
-            Step::Leaving => {
+            StepResult::Opened(_) | StepResult::Grown => {}
+            StepResult::Replaced => at += 1,
+            StepResult::Leaving if waits.last() == Some(&at) => std::thread::sleep(Duration::from_millis(5)),
+            StepResult::Leaving => {
                 if waits.is_empty() {
                     late();
                 }
                 waits.push(at);
             }
-            Step::AtEnd => return (String::from_utf8(text).unwrap(), waits),
+            StepResult::AtEnd => return (String::from_utf8(text).unwrap(), waits),
             other => panic!("{other:?}"),
         }
     }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::compiler::{Compiler, MachineCode};
-use crate::guest::{Death, Guest, Limits, Setting};
+use crate::guest::{Guest, GuestEnd, Limits, Setting};
 
 /// The calls that do something, as [`CLOSED`] has those that do not.
 const OPEN: &[(&str, &str)] = &[
@@ -66,7 +66,7 @@ fn guest(data: &[u8], calls: &[(usize, Vec<i64>)]) -> MachineCode {
 }
 
 /// How a guest ends that answers nothing.
-fn ends(code: &MachineCode) -> Death {
+fn ends(code: &MachineCode) -> GuestEnd {
     let node = Str::from_static("p");
     let limits = Limits { time: Some(Duration::from_millis(50)), ..Limits::default() };
     let setting = Setting { node: &node, schemas: Arc::new(MemoryRegistry::new()), network: None, limits };
@@ -94,7 +94,7 @@ proptest! {
         calls in prop::collection::vec((any::<usize>(), prop::collection::vec(argument(), 9)), 1..6),
     ) {
         match ends(&guest(&data, &calls)) {
-            Death::Exited { .. } | Death::TimedOut(_) => {}
+            GuestEnd::Exited { .. } | GuestEnd::TimedOut(_) => {}
             other => prop_assert!(false, "{other}"),
         }
     }
@@ -107,6 +107,6 @@ fn a_write_without_end_is_taken_in_parts() {
     let write = OPEN.iter().position(|(name, _)| *name == "fd_write").unwrap();
     let begin = Instant::now();
     let death = ends(&guest(&part.repeat(8_000), &[(write, vec![1, 0, 8_000, 100_000])]));
-    assert!(matches!(death, Death::Exited { code: OK, .. }), "{death}");
+    assert!(matches!(death, GuestEnd::Exited { code: OK, .. }), "{death}");
     assert!(begin.elapsed() < Duration::from_secs(120));
 }

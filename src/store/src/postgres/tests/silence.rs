@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::super::connection::Limits;
 use super::super::proxy::{FROZEN, LOSES_COMMIT, OPEN, Proxy};
 use super::*;
-use crate::owner::Holding;
+use crate::owner::StoreOwnership;
 use crate::store::Backend;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -77,7 +77,7 @@ async fn a_commit_without_an_answer_is_repeated() {
 async fn a_write_of_a_former_owner_is_not_repeated() {
     let Some(server) = Server::start(&[]) else { return };
     let proxy = Proxy::start(server.port());
-    let (owns, holding) = watch::channel(Holding::Held);
+    let (owns, holding) = watch::channel(StoreOwnership::Held);
     let former = store(&proxy).held_by(holding);
     let next = open(server.url(), "kv").unwrap();
     assert_eq!(former.claim(&"p".into()).await.unwrap().number, 1);
@@ -91,7 +91,7 @@ async fn a_write_of_a_former_owner_is_not_repeated() {
         assert!(start.elapsed() < PATIENCE, "it is not asked again");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    owns.send_replace(Holding::Paused("the session is lost".to_owned()));
+    owns.send_replace(StoreOwnership::Paused("the session is lost".to_owned()));
     let given_up = tokio::time::timeout(PATIENCE, asked).await.expect("the asker waits on").unwrap().unwrap_err();
     assert!(given_up.to_string().contains("the session is lost"), "{given_up}");
     let theirs = next.claim(&"p".into()).await.unwrap();

@@ -4,7 +4,7 @@ use anabranch_plugin::letter::{FullQueue, LetterBound, LetterBounds, WhenFull};
 use bytes::Bytes;
 
 use super::*;
-use crate::letters::{LetterTotals, Settled, StoredLetter, Which, key};
+use crate::letters::{LetterSelection, LetterTotals, ReplayedLetter, StoredLetter, key};
 
 fn letter(name: &str, first: u64, content: &'static [u8]) -> StoredLetter {
     StoredLetter { first, attempts: 1, key: key(name), content: Bytes::from_static(content) }
@@ -43,10 +43,10 @@ async fn letters_have_rising_numbers_and_one_of_each_name() {
         assert_eq!(found.iter().map(|(number, letter)| (*number, letter.first)).collect::<Vec<_>>(), [(3, 9), (1, 5)]);
         assert_eq!(store.letters_below(&pipeline, 3, 1).await.unwrap()[0].0, 2);
 
-        assert_eq!(store.remove_letters(&pipeline, Which::Numbers(vec![2, 2, 8])).await.unwrap(), 1);
-        assert_eq!(store.remove_letters(&pipeline, Which::Before(9)).await.unwrap(), 1);
+        assert_eq!(store.remove_letters(&pipeline, LetterSelection::Numbers(vec![2, 2, 8])).await.unwrap(), 1);
+        assert_eq!(store.remove_letters(&pipeline, LetterSelection::Before(9)).await.unwrap(), 1);
         // A number is never used again.
-        assert_eq!(store.remove_letters(&pipeline, Which::All).await.unwrap(), 1);
+        assert_eq!(store.remove_letters(&pipeline, LetterSelection::All).await.unwrap(), 1);
         store.put_letters(&pipeline, vec![letter("a", 1, b"new")], &bounds).await.unwrap();
         assert_eq!(all(&store).await, shown(&[(4, 1, "new")]));
         let totals = store.letter_totals(&"p2".into()).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_full_queue_takes_no_further_letter_and_loses_none() {
         let kept = store.put_letters(&pipeline, vec![named(4), named(5)], &exact).await.unwrap();
         assert_eq!((kept.kept, kept.full.map(|full| full.bound)), (1, Some(LetterBound::Bytes(exact.bytes))));
         // Room is made by removing letters. A queue without letters takes one of any size.
-        assert_eq!(store.remove_letters(&pipeline, Which::All).await.unwrap(), 4);
+        assert_eq!(store.remove_letters(&pipeline, LetterSelection::All).await.unwrap(), 4);
         assert_eq!(store.letter_totals(&pipeline).await.unwrap(), LetterTotals::default());
         let tiny = LetterBounds { bytes: 1, ..LetterBounds::NONE };
         let kept = store.put_letters(&pipeline, vec![named(6), named(7)], &tiny).await.unwrap();
@@ -131,7 +131,7 @@ async fn letters_that_are_too_old_go_whatever_their_number() {
         let totals = store.letter_totals(&pipeline).await.unwrap();
         assert_eq!((totals.evicted, totals.oldest), (2, Some(now)));
         // The newest goes as well.
-        store.remove_letters(&pipeline, Which::All).await.unwrap();
+        store.remove_letters(&pipeline, LetterSelection::All).await.unwrap();
         store.put_letters(&pipeline, vec![letter("d", old, b"d")], &LetterBounds::NONE).await.unwrap();
         store.put_letters(&pipeline, Vec::new(), &aged).await.unwrap();
         let totals = store.letter_totals(&pipeline).await.unwrap();
@@ -148,9 +148,9 @@ async fn what_failed_again_takes_the_place_of_the_letter() {
         store.put_letters(&pipeline, letters, &LetterBounds::NONE).await.unwrap();
         let again = |name: &str, content| StoredLetter { attempts: 2, ..letter(name, 1, content) };
         let settled = vec![
-            Settled { number: 1, copies: vec![] },
-            Settled { number: 2, copies: vec![again("b", b"one"), again("b>x", b"another")] },
-            Settled { number: 9, copies: vec![again("gone", b"purged meanwhile")] },
+            ReplayedLetter { number: 1, copies: vec![] },
+            ReplayedLetter { number: 2, copies: vec![again("b", b"one"), again("b>x", b"another")] },
+            ReplayedLetter { number: 9, copies: vec![again("gone", b"purged meanwhile")] },
         ];
         // Twice: a transaction whose outcome is not known is repeated.
         for _ in 0..2 {

@@ -13,7 +13,7 @@ use crate::template::val::{Dict, List, Val};
 
 /// Reason why parsing fails.
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(super) enum ParseProblem {
     /// The text is not JSON.
     Json {
         /// Byte offset of the error.
@@ -23,20 +23,20 @@ pub(super) enum Problem {
     Call(CallError),
 }
 
-impl From<Problem> for CallError {
-    fn from(problem: Problem) -> CallError {
+impl From<ParseProblem> for CallError {
+    fn from(problem: ParseProblem) -> CallError {
         match problem {
-            Problem::Json { at } => format!("the text is not JSON: byte {at} is wrong or missing").into(),
-            Problem::Call(error) => error,
+            ParseProblem::Json { at } => format!("the text is not JSON: byte {at} is wrong or missing").into(),
+            ParseProblem::Call(error) => error,
         }
     }
 }
 
 /// Parses a complete text. O(n); each list element and map entry is a step.
-pub(super) fn read(cx: &mut Context, text: &str) -> Result<Val, Problem> {
+pub(super) fn read(cx: &mut Context, text: &str) -> Result<Val, ParseProblem> {
     let mut reader = Reader { cx, refused: None };
     let read = json::parse(with_paired_surrogates(text).as_bytes(), &mut reader);
-    read.map_err(|error| reader.refused.map_or(Problem::Json { at: error.offset }, Problem::Call))
+    read.map_err(|error| reader.refused.map_or(ParseProblem::Json { at: error.offset }, ParseProblem::Call))
 }
 
 /// Replaces each `\u` escape of half a surrogate pair by `\ufffd`, which is as long.

@@ -19,31 +19,31 @@ pub(super) struct Style {
 
 /// Reason why a value cannot be encoded.
 #[derive(Debug)]
-pub(super) enum Problem {
+pub(super) enum EncodeProblem {
     /// JSON cannot represent the value.
     Unsupported(&'static str),
     /// The allowance is exhausted.
     Call(CallError),
 }
 
-impl From<CallError> for Problem {
-    fn from(error: CallError) -> Problem {
-        Problem::Call(error)
+impl From<CallError> for EncodeProblem {
+    fn from(error: CallError) -> EncodeProblem {
+        EncodeProblem::Call(error)
     }
 }
 
-impl From<Problem> for CallError {
-    fn from(problem: Problem) -> CallError {
+impl From<EncodeProblem> for CallError {
+    fn from(problem: EncodeProblem) -> CallError {
         match problem {
-            Problem::Unsupported(what) => format!("JSON cannot represent {what}").into(),
-            Problem::Call(error) => error,
+            EncodeProblem::Unsupported(what) => format!("JSON cannot represent {what}").into(),
+            EncodeProblem::Call(error) => error,
         }
     }
 }
 
 /// Encodes a value as JSON. O(size of the text), which is subtracted from the allowance as it grows: a value that a
 /// template created may contain the same list many times.
-pub(super) fn text(cx: &mut Context, value: &Val, style: Style) -> Result<Text, Problem> {
+pub(super) fn text(cx: &mut Context, value: &Val, style: Style) -> Result<Text, EncodeProblem> {
     let mut writer = Writer { cx, style, out: String::new(), taken: 0 };
     writer.value(value, 0)?;
     writer.pay()?;
@@ -65,9 +65,9 @@ impl Writer<'_> {
         self.cx.take_bytes(new)
     }
 
-    fn value(&mut self, value: &Val, depth: usize) -> Result<(), Problem> {
+    fn value(&mut self, value: &Val, depth: usize) -> Result<(), EncodeProblem> {
         if depth > Context::MAX_DEPTH {
-            return Err(Problem::Call("the value is nested too deeply for JSON".into()));
+            return Err(EncodeProblem::Call("the value is nested too deeply for JSON".into()));
         }
         match value {
             Val::Missing | Val::Nil | Val::NoData => self.out.push_str("null"),
@@ -91,9 +91,9 @@ impl Writer<'_> {
     }
 
     /// Writes a float, without an exponent from 1e-6 up to 1e21 like Go.
-    fn float(&mut self, f: f64) -> Result<(), Problem> {
+    fn float(&mut self, f: f64) -> Result<(), EncodeProblem> {
         if !f.is_finite() {
-            return Err(Problem::Unsupported(if f.is_nan() { "NaN" } else { "an infinite number" }));
+            return Err(EncodeProblem::Unsupported(if f.is_nan() { "NaN" } else { "an infinite number" }));
         }
         let size = f.abs();
         if size != 0.0 && !(1e-6..1e21).contains(&size) {
@@ -120,8 +120,8 @@ impl Writer<'_> {
         }
     }
 
-    fn time(&mut self, time: &crate::template::val::Time) -> Result<(), Problem> {
-        let text = dates::rfc3339(time).ok_or(Problem::Unsupported("a year outside 0 to 9999"))?;
+    fn time(&mut self, time: &crate::template::val::Time) -> Result<(), EncodeProblem> {
+        let text = dates::rfc3339(time).ok_or(EncodeProblem::Unsupported("a year outside 0 to 9999"))?;
         self.string(text.as_bytes());
         Ok(())
     }
@@ -168,7 +168,7 @@ impl Writer<'_> {
         self.out.push_str(&text[from..]);
     }
 
-    fn list(&mut self, list: &List, depth: usize) -> Result<(), Problem> {
+    fn list(&mut self, list: &List, depth: usize) -> Result<(), EncodeProblem> {
         if list.is_nil() {
             self.out.push_str("null");
             return Ok(());
@@ -183,7 +183,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn map(&mut self, map: &Map, depth: usize) -> Result<(), Problem> {
+    fn map(&mut self, map: &Map, depth: usize) -> Result<(), EncodeProblem> {
         if map.is_nil() {
             self.out.push_str("null");
             return Ok(());
@@ -205,13 +205,13 @@ impl Writer<'_> {
         self.out.push_str(if self.style.pretty { ": " } else { ":" });
     }
 
-    fn field(&mut self, at: usize, name: &str, value: &Val, depth: usize) -> Result<(), Problem> {
+    fn field(&mut self, at: usize, name: &str, value: &Val, depth: usize) -> Result<(), EncodeProblem> {
         self.next_line(at, depth + 1);
         self.key(name);
         self.value(value, depth + 1)
     }
 
-    fn record(&mut self, record: &Record, depth: usize) -> Result<(), Problem> {
+    fn record(&mut self, record: &Record, depth: usize) -> Result<(), EncodeProblem> {
         self.out.push('{');
         self.field(0, "position", &Val::Position(record.position().clone()), depth)?;
         self.field(1, "operation", &Val::Operation(record.operation), depth)?;
@@ -224,7 +224,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn change(&mut self, change: &Change, depth: usize) -> Result<(), Problem> {
+    fn change(&mut self, change: &Change, depth: usize) -> Result<(), EncodeProblem> {
         self.out.push('{');
         self.field(0, "before", &Val::data(&change.before), depth)?;
         self.field(1, "after", &Val::data(&change.after), depth)?;

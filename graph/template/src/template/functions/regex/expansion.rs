@@ -4,10 +4,10 @@ use ::regex::Captures;
 
 /// A parsed replacement text.
 #[derive(Debug)]
-pub(super) struct Expansion<'a>(Vec<Piece<'a>>);
+pub(super) struct Expansion<'a>(Vec<ExpansionPiece<'a>>);
 
 #[derive(Debug)]
-enum Piece<'a> {
+enum ExpansionPiece<'a> {
     Text(&'a str),
     /// The match of the first of these groups that has one.
     Groups(Vec<usize>),
@@ -19,20 +19,20 @@ impl<'a> Expansion<'a> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('$') {
-            pieces.push(Piece::Text(before));
+            pieces.push(ExpansionPiece::Text(before));
             if let Some(after) = after.strip_prefix('$') {
-                pieces.push(Piece::Text("$"));
+                pieces.push(ExpansionPiece::Text("$"));
                 rest = after;
             } else if let Some((name, after)) = reference(after) {
-                pieces.push(Piece::Groups(groups(name, names)));
+                pieces.push(ExpansionPiece::Groups(groups(name, names)));
                 rest = after;
             } else {
                 // Not a reference: the sign itself.
-                pieces.push(Piece::Text("$"));
+                pieces.push(ExpansionPiece::Text("$"));
                 rest = after;
             }
         }
-        pieces.push(Piece::Text(rest));
+        pieces.push(ExpansionPiece::Text(rest));
         Expansion(pieces)
     }
 
@@ -40,8 +40,8 @@ impl<'a> Expansion<'a> {
     pub(super) fn write(&self, captures: &Captures<'_>, out: &mut String) {
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => out.push_str(text),
-                Piece::Groups(groups) => {
+                ExpansionPiece::Text(text) => out.push_str(text),
+                ExpansionPiece::Groups(groups) => {
                     out.push_str(groups.iter().find_map(|group| captures.get(*group)).map_or("", |m| m.as_str()));
                 }
             }

@@ -23,8 +23,8 @@ struct Translator<'a> {
 
 /// The item before a repetition operator.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Before {
-    /// Nothing that can be repeated.
+enum PrecedingItem {
+    /// An item that cannot be repeated.
     Nothing,
     /// An item that can be repeated.
     Item,
@@ -56,7 +56,7 @@ impl Translator<'_> {
     }
 
     fn pattern(&mut self) -> Result<(), &'static str> {
-        let mut before = Before::Nothing;
+        let mut before = PrecedingItem::Nothing;
         while let Some(c) = self.next() {
             before = match c {
                 '*' | '+' | '?' => {
@@ -70,41 +70,41 @@ impl Translator<'_> {
                     }
                     None => {
                         self.literal('{');
-                        Before::Item
+                        PrecedingItem::Item
                     }
                 },
                 '(' => self.group()?,
                 '|' => {
                     self.out.push('|');
-                    Before::Nothing
+                    PrecedingItem::Nothing
                 }
                 '[' => {
                     self.class()?;
-                    Before::Item
+                    PrecedingItem::Item
                 }
                 '\\' => self.escape(before)?,
                 '.' | '^' | '$' | ')' => {
                     self.out.push(c);
-                    Before::Item
+                    PrecedingItem::Item
                 }
                 c => {
                     self.literal(c);
-                    Before::Item
+                    PrecedingItem::Item
                 }
             };
         }
         Ok(())
     }
 
-    fn repetition(&mut self, before: Before) -> Result<Before, &'static str> {
+    fn repetition(&mut self, before: PrecedingItem) -> Result<PrecedingItem, &'static str> {
         match before {
-            Before::Nothing => Err("missing argument to repetition operator"),
-            Before::Repetition => Err("invalid nested repetition operator"),
-            Before::Item => {
+            PrecedingItem::Nothing => Err("missing argument to repetition operator"),
+            PrecedingItem::Repetition => Err("invalid nested repetition operator"),
+            PrecedingItem::Item => {
                 if self.take("?") {
                     self.out.push('?');
                 }
-                Ok(Before::Repetition)
+                Ok(PrecedingItem::Repetition)
             }
         }
     }
@@ -134,11 +134,11 @@ impl Translator<'_> {
     }
 
     /// Translates the text after an opening parenthesis.
-    fn group(&mut self) -> Result<Before, &'static str> {
+    fn group(&mut self) -> Result<PrecedingItem, &'static str> {
         if !self.take("?") {
             self.names.push(None);
             self.out.push('(');
-            return Ok(Before::Nothing);
+            return Ok(PrecedingItem::Nothing);
         }
         if self.take("P<") || self.take("<") {
             let (name, after) = self.rest.split_once('>').ok_or("invalid named capture")?;
@@ -148,7 +148,7 @@ impl Translator<'_> {
             self.names.push(Some(name.to_owned()));
             self.rest = after;
             self.out.push('(');
-            return Ok(Before::Nothing);
+            return Ok(PrecedingItem::Nothing);
         }
         let end = self.rest.find([':', ')']).ok_or("missing closing )")?;
         let flags = &self.rest[..end];
@@ -164,11 +164,11 @@ impl Translator<'_> {
             self.out.push(if scoped { ':' } else { ')' });
         }
         self.rest = &self.rest[end + 1..];
-        Ok(Before::Nothing)
+        Ok(PrecedingItem::Nothing)
     }
 
     /// Translates the text after a backslash, outside brackets.
-    fn escape(&mut self, before: Before) -> Result<Before, &'static str> {
+    fn escape(&mut self, before: PrecedingItem) -> Result<PrecedingItem, &'static str> {
         let Some(c) = self.rest.chars().next() else { return Err("trailing backslash at end of expression") };
         match c {
             'Q' => {
@@ -176,7 +176,7 @@ impl Translator<'_> {
                 let (quoted, after) = self.rest.split_once("\\E").unwrap_or((self.rest, ""));
                 self.rest = after;
                 quoted.chars().for_each(|c| self.literal(c));
-                return Ok(if quoted.is_empty() { before } else { Before::Item });
+                return Ok(if quoted.is_empty() { before } else { PrecedingItem::Item });
             }
             'E' => {
                 // The end of a quotation that has no beginning.
@@ -194,11 +194,11 @@ impl Translator<'_> {
                         self.literal(c);
                     }
                 }
-                return Ok(Before::Item);
+                return Ok(PrecedingItem::Item);
             }
         }
         self.next();
-        Ok(Before::Item)
+        Ok(PrecedingItem::Item)
     }
 
     /// Translates an escape that stands for a set of characters; also used inside brackets.

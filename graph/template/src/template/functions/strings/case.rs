@@ -133,7 +133,7 @@ pub(super) fn pascal(text: &str) -> String {
 
 /// The kind of a run of characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Run {
+enum RunKind {
     Connectors,
     Punctuation,
     /// Capitals, or one capital and the small letters after it.
@@ -164,14 +164,14 @@ fn is_punctuation(c: char) -> bool {
 }
 
 /// Returns the run at the front of `text` and its length in bytes.
-fn run(text: &str) -> (Run, usize) {
-    let Some(first) = text.chars().next() else { return (Run::End, 0) };
+fn run(text: &str) -> (RunKind, usize) {
+    let Some(first) = text.chars().next() else { return (RunKind::End, 0) };
     let len = |belongs: fn(char) -> bool| text.len() - text.trim_start_matches(belongs).len();
     let small = |c: char| is_letter(c) && !c.is_uppercase();
     if is_connector(first) {
-        (Run::Connectors, len(is_connector))
+        (RunKind::Connectors, len(is_connector))
     } else if is_punctuation(first) {
-        (Run::Punctuation, len(is_punctuation))
+        (RunKind::Punctuation, len(is_punctuation))
     } else if first.is_uppercase() {
         let capitals = len(char::is_uppercase);
         let rest = &text[capitals..];
@@ -179,18 +179,18 @@ fn run(text: &str) -> (Run, usize) {
         let last = text[..capitals].chars().next_back().map_or(0, char::len_utf8);
         match (capitals > last, letter_follows) {
             // The last capital begins the next word: `HTTPServer`.
-            (true, true) => (Run::Capitals, capitals - last),
-            (false, true) => (Run::Capitals, capitals + rest.len() - rest.trim_start_matches(small).len()),
-            (_, false) => (Run::Capitals, capitals),
+            (true, true) => (RunKind::Capitals, capitals - last),
+            (false, true) => (RunKind::Capitals, capitals + rest.len() - rest.trim_start_matches(small).len()),
+            (_, false) => (RunKind::Capitals, capitals),
         }
     } else if is_letter(first) {
-        (Run::Letters, len(|c| is_letter(c) && !c.is_uppercase()))
+        (RunKind::Letters, len(|c| is_letter(c) && !c.is_uppercase()))
     } else if first.is_numeric() {
-        (Run::Digits, len(char::is_numeric))
+        (RunKind::Digits, len(char::is_numeric))
     } else {
         let other = |c| !is_connector(c) && !is_letter(c) && !c.is_numeric() && !is_punctuation(c);
         (
-            Run::Other,
+            RunKind::Other,
             first.len_utf8() + text[first.len_utf8()..].find(|c| !other(c)).unwrap_or(text.len() - first.len_utf8()),
         )
     }
@@ -199,18 +199,18 @@ fn run(text: &str) -> (Run, usize) {
 /// Splits a text into runs.
 struct Runs<'a> {
     rest: &'a str,
-    kind: Run,
+    kind: RunKind,
     text: &'a str,
 }
 
 impl<'a> Runs<'a> {
     fn new(text: &'a str) -> Runs<'a> {
-        let mut runs = Runs { rest: text, kind: Run::End, text: "" };
+        let mut runs = Runs { rest: text, kind: RunKind::End, text: "" };
         runs.advance();
         runs
     }
 
-    fn advance(&mut self) -> (Run, &'a str) {
+    fn advance(&mut self) -> (RunKind, &'a str) {
         let before = (self.kind, self.text);
         let (kind, len) = run(self.rest);
         (self.text, self.rest) = self.rest.split_at(len);
@@ -219,25 +219,25 @@ impl<'a> Runs<'a> {
     }
 
     fn joins(&self) -> bool {
-        !matches!(self.kind, Run::Connectors | Run::Punctuation)
+        !matches!(self.kind, RunKind::Connectors | RunKind::Punctuation)
     }
 
     /// Writes consecutive words and numbers, and a connector unless one follows.
     fn write_with_digits(&mut self, out: &mut String, connector: char) {
-        while matches!(self.kind, Run::Letters | Run::Digits) {
+        while matches!(self.kind, RunKind::Letters | RunKind::Digits) {
             let (kind, text) = self.advance();
             write_run(out, kind, text, connector);
         }
-        if self.joins() && self.kind != Run::End {
+        if self.joins() && self.kind != RunKind::End {
             out.push(connector);
         }
     }
 }
 
-fn write_run(out: &mut String, kind: Run, text: &str, connector: char) {
+fn write_run(out: &mut String, kind: RunKind, text: &str, connector: char) {
     match kind {
-        Run::Connectors => out.extend(text.chars().map(|_| connector)),
-        Run::Capitals => out.extend(text.chars().map(|c| if c.is_uppercase() { lower(c) } else { c })),
+        RunKind::Connectors => out.extend(text.chars().map(|_| connector)),
+        RunKind::Capitals => out.extend(text.chars().map(|c| if c.is_uppercase() { lower(c) } else { c })),
         _ => out.push_str(text),
     }
 }
@@ -250,9 +250,9 @@ pub(super) fn joined_words(text: &str, connector: char) -> String {
         let (kind, text) = runs.advance();
         write_run(&mut out, kind, text, connector);
         match kind {
-            Run::Digits => runs.write_with_digits(&mut out, connector),
-            Run::Connectors | Run::Punctuation => {}
-            _ if runs.kind != Run::Digits => {
+            RunKind::Digits => runs.write_with_digits(&mut out, connector),
+            RunKind::Connectors | RunKind::Punctuation => {}
+            _ if runs.kind != RunKind::Digits => {
                 if runs.joins() {
                     out.push(connector);
                 }
@@ -260,7 +260,7 @@ pub(super) fn joined_words(text: &str, connector: char) -> String {
             _ if runs.rest.is_empty() => {}
             _ => {
                 let (_, digits) = runs.advance();
-                if runs.kind == Run::Letters {
+                if runs.kind == RunKind::Letters {
                     // Small letters belong to the number: `http_2xx`.
                     out.push(connector);
                     out.push_str(digits);

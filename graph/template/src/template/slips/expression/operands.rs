@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use anabranch_record::near::slip;
 
-use super::{Part, Reader, names};
+use super::{ExpressionPart, Reader, names};
 use crate::template::functions;
 use crate::template::slips::split::Token;
 
 impl Reader {
     /// Parses a value, or a function with its arguments.
-    pub(super) fn sequence(&mut self) -> Option<Part> {
+    pub(super) fn sequence(&mut self) -> Option<ExpressionPart> {
         if self.at_sign("!") {
             let at = self.tokens[self.next].1.clone();
             self.note(at, "there is no operator `!`: write the function `not` before the value");
@@ -46,7 +46,7 @@ impl Reader {
                 Some(Token::Value(_) | Token::Open { .. } | Token::Name(_))
             );
         let (function, shape) = match functions::find(&name) {
-            Some(function) => (function.name, names::Shape::Same),
+            Some(function) => (function.name, names::ArgumentOrder::Same),
             None if is_called => match names::elsewhere(&name) {
                 Some((function, shape)) => {
                     self.note(at.clone(), format!("there is no function {name:?}"));
@@ -65,25 +65,25 @@ impl Reader {
         let is_call = matches!(self.peek(), Some(Token::Open { call: true })) || self.at_list();
         let mut arguments = self.arguments(function)?;
         let has_commas = self.tokens[start..self.next].iter().any(|(token, _)| matches!(token, Token::Comma));
-        if is_call || has_commas || shape != names::Shape::Same {
+        if is_call || has_commas || shape != names::ArgumentOrder::Same {
             let wanted = names::arity(function);
             let order = names::ordered(function, shape, &mut arguments, wanted);
             if let Some(doubt) = order {
                 self.doubt(doubt);
             }
         }
-        Some(Part::call(shape.call(function, arguments)?))
+        Some(ExpressionPart::call(shape.call(function, arguments)?))
     }
 
     /// Parses a call such as `.a.startsWith("x")`, and chained ones; the inner `None` is a call that cannot be
     /// translated.
-    pub(super) fn methods(&mut self) -> Option<Option<Part>> {
+    pub(super) fn methods(&mut self) -> Option<Option<ExpressionPart>> {
         let (Token::Value(path) | Token::Name(path), at) = self.tokens.get(self.next)?.clone() else { return None };
         let (subject, method) = path.rsplit_once('.')?;
         (self.opens_behind(self.next) && !subject.is_empty() && functions::find(&path).is_none()).then_some(())?;
         self.note(at.clone(), format!("values have no methods like {method}: pass the value to a function"));
         let subject = match path.starts_with(['.', '$', '(']) {
-            true => Part::value(subject),
+            true => ExpressionPart::value(subject),
             false => match self.field(subject, at) {
                 Some(field) => field,
                 None => return Some(None),
@@ -92,7 +92,7 @@ impl Reader {
         let mut part = self.method(subject, method);
         while let (Some(found), Some((Token::Value(next), _))) = (&part, self.tokens.get(self.next).cloned()) {
             let Some(method) = next.strip_prefix('.').filter(|_| self.opens_behind(self.next)) else { break };
-            part = self.method(Part::value(format!("({})", found.text)), method);
+            part = self.method(ExpressionPart::value(format!("({})", found.text)), method);
         }
         Some(part)
     }
@@ -106,7 +106,7 @@ impl Reader {
     }
 
     /// Parses a method call, from its name on.
-    pub(super) fn method(&mut self, subject: Part, method: &str) -> Option<Part> {
+    pub(super) fn method(&mut self, subject: ExpressionPart, method: &str) -> Option<ExpressionPart> {
         let (function, shape) = names::method(method)?;
         self.next += 2;
         let mut arguments = vec![subject.argument()];
@@ -118,7 +118,7 @@ impl Reader {
         let wanted = names::arity(function);
         (arguments.len() == wanted).then_some(())?;
         names::ordered(function, shape, &mut arguments, wanted);
-        Some(Part::call(shape.call(function, arguments)?))
+        Some(ExpressionPart::call(shape.call(function, arguments)?))
     }
 
     /// Parses arguments in parentheses, after the opening one.
@@ -138,7 +138,7 @@ impl Reader {
 
     /// Parses a negated expression, up to the end of a comparison. `doubt` is the reason why only a part of it may be
     /// meant.
-    pub(super) fn negated(&mut self, doubt: &'static str) -> Option<Part> {
+    pub(super) fn negated(&mut self, doubt: &'static str) -> Option<ExpressionPart> {
         let mut part = self.nested(Reader::sequence)?;
         if self.at_comparison() {
             if !doubt.is_empty() {
@@ -146,7 +146,7 @@ impl Reader {
             }
             part = self.compared_from(part)?;
         }
-        Some(Part::call(format!("not {}", part.argument())))
+        Some(ExpressionPart::call(format!("not {}", part.argument())))
     }
 
     pub(super) fn at_comparison(&self) -> bool {
@@ -225,7 +225,7 @@ impl Reader {
     }
 
     /// Parses a single name as a field.
-    pub(super) fn field(&mut self, name: &str, at: Range<usize>) -> Option<Part> {
+    pub(super) fn field(&mut self, name: &str, at: Range<usize>) -> Option<ExpressionPart> {
         let own = names::own_path(name);
         let is_plain = !name.contains('.');
         let is_keyword = matches!(
@@ -255,7 +255,7 @@ impl Reader {
         }
         let text = own.unwrap_or_else(|| format!(".Payload.After.{name}"));
         self.note_name(at.clone(), format!("a field begins with a dot: {text}"));
-        Some(Part { word: is_plain.then(|| (name.to_owned(), at)), ..Part::value(text) })
+        Some(ExpressionPart { word: is_plain.then(|| (name.to_owned(), at)), ..ExpressionPart::value(text) })
     }
 
     pub(super) fn at_atom(&self) -> bool {
@@ -276,12 +276,12 @@ impl Reader {
         matches!(self.tokens.get(self.next + 1), Some((Token::Name(name), _)) if is_infix(name))
     }
 
-    pub(super) fn atom(&mut self) -> Option<Part> {
+    pub(super) fn atom(&mut self) -> Option<ExpressionPart> {
         let (token, at) = self.tokens.get(self.next)?.clone();
         self.next += 1;
         match token {
-            Token::Value(text) => Some(Part::value(text)),
-            Token::Name(name) if functions::find(&name).is_some() => Some(Part::value(name)),
+            Token::Value(text) => Some(ExpressionPart::value(text)),
+            Token::Name(name) if functions::find(&name).is_some() => Some(ExpressionPart::value(name)),
             Token::Name(name) => self.field(&name, at),
             Token::Open { .. } => {
                 let in_call = std::mem::replace(&mut self.in_call, false);
@@ -290,7 +290,7 @@ impl Reader {
                 let inner = inner?;
                 matches!(self.peek(), Some(Token::Close)).then_some(())?;
                 self.next += 1;
-                Some(Part::value(inner.argument()))
+                Some(ExpressionPart::value(inner.argument()))
             }
             _ => None,
         }
