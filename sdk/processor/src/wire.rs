@@ -98,7 +98,7 @@ impl Response {
         match self {
             Response::Error(error) => message(to, 1, error.message.len(), |to| write_error(error, to)),
             Response::Specify(specification) => {
-                message(to, 2, SPECIFICATION, |to| write_specification(specification, to))
+                message(to, 2, SPECIFICATION, |to| write_specification(specification, to));
             }
             Response::Configure => message(to, 3, 0, |_| {}),
             Response::Open => message(to, 4, 0, |_| {}),
