@@ -31,7 +31,6 @@ pub fn registry_inside(settings: &Settings, plugins: Vec<Plugin>) -> Result<Regi
     }
 }
 
-#[cfg_attr(not(feature = "grpc"), expect(unused_variables, reason = "this build has no standalone connectors"))]
 fn with_plugins(settings: &Settings, plugins: impl Iterator<Item = Plugin>, has_connectors: bool) -> Registry {
     let mut registry = registry_of(worker::memory(settings.processors.max_memory), plugins);
     registry.reserve(&settings.config_path, "the configuration file of the service");
