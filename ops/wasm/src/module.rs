@@ -41,7 +41,7 @@ pub(crate) enum CodeError {
 /// Progress of compiling a module to baseline code.
 #[derive(Clone, Copy, Debug)]
 pub enum Compiling<'a> {
-    /// Compiling begins. It takes about 0.1 s for each MB.
+    /// Compiling begins. It takes the CPU time of about half a second for each MB.
     Began {
         /// The file of the module.
         path: &'a Path,
