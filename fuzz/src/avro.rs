@@ -1,7 +1,7 @@
 //! Data with any schema is refused, or decoded to a value that encodes to the same data.
 
 use anabranch_ops_avro::codec::Codec;
-use anabranch_ops_avro::infer::infer;
+use anabranch_record::avro::infer;
 use anabranch_record::value::Value;
 
 /// The input is a schema, a zero byte, and data.

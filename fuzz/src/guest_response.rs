@@ -1,8 +1,8 @@
 //! Responses of a guest, and the records decoded from them.
 
-use anabranch_record::protobuf::decode_record;
 use anabranch_ops_opencdc::specification::parameters;
 use anabranch_ops_opencdc::wire::{CommandResponse, Outcome, Response};
+use anabranch_record::protobuf::decode_record;
 use bytes::Bytes;
 use prost::Message as _;
 
