@@ -47,7 +47,10 @@ fn the_reference_is_what_the_code_says() {
     for path in output.stdout.lines() {
         let checked_in = fs::read_to_string(root().join(path)).unwrap_or_default();
         let wanted = workspace.read(&format!("made/{path}"));
-        assert!(checked_in == wanted, "{path} is not what the code says: run `cargo run --features full -- docs write`");
+        assert!(
+            checked_in == wanted,
+            "{path} is not what the code says: run `cargo run --features full -- docs write`"
+        );
         made.insert(root().join(path));
     }
     for page in below(&root().join("docs/plugins"), ".md") {
