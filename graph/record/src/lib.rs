@@ -36,7 +36,6 @@ pub mod protobuf;
 mod record;
 pub mod reference;
 pub mod specification;
-pub mod spent;
 pub mod text;
 pub mod value;
 

@@ -132,7 +132,7 @@ impl<'s> Guest<'s> {
             let answer = self.answer_message(Reader::first(&command, size));
             answer.write(&mut response, size);
             self.keep(answer);
-            // The processor may have kept records.
+            // A record that the processor has stored still uses the memory of the command.
             request = if command.is_unique() { command.into() } else { vec![0; command.len()] };
             host::respond(&mut response)?;
         }

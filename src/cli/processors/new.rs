@@ -80,7 +80,6 @@ sources! {
     "graph/record/src/reference/slips.rs",
     "graph/record/src/reference/write.rs",
     "graph/record/src/specification.rs",
-    "graph/record/src/spent.rs",
     "graph/record/src/text.rs",
     "graph/record/src/value.rs",
     "sdk/processor/Cargo.toml",
