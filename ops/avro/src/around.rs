@@ -257,8 +257,8 @@ impl AsyncOperator for AsyncSchemaWorker {
                 rows.iter_mut().map(decode).collect()
             })
             .await;
-        let good = rows.iter().zip(&outcomes).filter_map(|(record, outcome)| outcome.is_ok().then(|| record.clone()));
-        let mut good: Vec<Record> = good.collect();
+        let good = rows.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
+        let mut good: Vec<Record> = good.map(|(record, _)| record.clone()).collect();
         let mut input = InputRows::new(self.renames);
         good.iter().enumerate().for_each(|(row, record)| input.note(row, record));
         let decisions = self.inner.call(&mut good, context).await;
