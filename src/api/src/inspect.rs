@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 
 use crate::error::ApiError;
 use crate::view::View;
-use frame::JsonForm;
+use frame::FrameFormat;
 use request::{InspectQuery, Request};
 
 /// Maximum size of a client message in bytes; clients do not send data.
@@ -49,7 +49,7 @@ async fn of_pipeline(
     socket: WebSocketUpgrade,
 ) -> Response {
     let request = Request::of_pipeline(&view, &id, &asked).await;
-    upgrade(socket, view, request, JsonForm::Own)
+    upgrade(socket, view, request, FrameFormat::Own)
 }
 
 /// Inspect records of a connector
@@ -64,7 +64,7 @@ async fn of_pipeline(
 )]
 async fn of_connector(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {
     let request = Request::of_connector(&view, &id);
-    upgrade(socket, view, request, JsonForm::Protobuf)
+    upgrade(socket, view, request, FrameFormat::Protobuf)
 }
 
 /// Inspect records that enter a processor
@@ -77,7 +77,7 @@ async fn of_connector(State(view): State<Arc<View>>, Path(id): Path<String>, soc
 )]
 async fn into_processor(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {
     let request = Request::of_processor(&view, &id, Side::Before);
-    upgrade(socket, view, request, JsonForm::Protobuf)
+    upgrade(socket, view, request, FrameFormat::Protobuf)
 }
 
 /// Inspect records that leave a processor
@@ -90,10 +90,15 @@ async fn into_processor(State(view): State<Arc<View>>, Path(id): Path<String>, s
 )]
 async fn out_of_processor(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {
     let request = Request::of_processor(&view, &id, Side::After);
-    upgrade(socket, view, request, JsonForm::Protobuf)
+    upgrade(socket, view, request, FrameFormat::Protobuf)
 }
 
-fn upgrade(socket: WebSocketUpgrade, view: Arc<View>, request: Result<Request, ApiError>, form: JsonForm) -> Response {
+fn upgrade(
+    socket: WebSocketUpgrade,
+    view: Arc<View>,
+    request: Result<Request, ApiError>,
+    form: FrameFormat,
+) -> Response {
     let socket = socket.max_message_size(FROM_CLIENT).max_frame_size(FROM_CLIENT);
     socket.on_upgrade(async move |socket| match request.and_then(|request| Ok((request, view.sessions.enter()?))) {
         Ok((request, permit)) => stream::run(socket, &view, &request, form, permit).await,

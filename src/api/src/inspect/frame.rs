@@ -12,7 +12,7 @@ use crate::error::{ApiError, Error};
 
 /// JSON format of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum JsonForm {
+pub(super) enum FrameFormat {
     /// The format of all other endpoints, with the place, and with frames about skipped records.
     Own,
     /// The JSON encoding of the connector protocol's messages, and only records.
@@ -20,18 +20,18 @@ pub(super) enum JsonForm {
 }
 
 /// Returns the frame of a record. O(its size).
-pub(super) fn record(form: JsonForm, tapped: &TappedRecord, places: &[TapPoint]) -> Result<Message, Fault> {
+pub(super) fn record(form: FrameFormat, tapped: &TappedRecord, places: &[TapPoint]) -> Result<Message, Fault> {
     let mut out = Vec::with_capacity(tapped.record.weight() + 128);
     out.extend_from_slice(b"{\"result\":");
     match form {
-        JsonForm::Own => {
+        FrameFormat::Own => {
             write_record(&tapped.record, &mut out)?;
             if let Some(place) = places.get(tapped.place) {
                 let at = json!({ "node": &*place.node, "side": place.side.as_str() });
                 out.extend_from_slice(format!(",\"at\":{at}").as_bytes());
             }
         }
-        JsonForm::Protobuf => protobuf(&tapped.record, &mut out)?,
+        FrameFormat::Protobuf => protobuf(&tapped.record, &mut out)?,
     }
     out.push(b'}');
     let text = Utf8Bytes::try_from(out)
@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    fn text_of(form: JsonForm, record: Record) -> String {
+    fn text_of(form: FrameFormat, record: Record) -> String {
         let places = [TapPoint { role: NodeRole::Processor, node: "a\"b".into(), side: Side::Before }];
         let message = super::record(form, &TappedRecord { place: 0, record }, &places).unwrap();
         message.into_text().unwrap().to_string()
@@ -120,11 +120,11 @@ mod tests {
         );
         let record = fields.unwrap();
         assert_eq!(
-            text_of(JsonForm::Own, record.clone()),
+            text_of(FrameFormat::Own, record.clone()),
             r#"{"result":{"position":"cA==","operation":"delete","metadata":{"k":"\"v\""},"key":"a2V5","payload":{"before":{"n":1},"after":null}},"at":{"node":"a\"b","side":"before"}}"#
         );
         assert_eq!(
-            text_of(JsonForm::Protobuf, record),
+            text_of(FrameFormat::Protobuf, record),
             r#"{"result":{"position":"cA==","operation":"OPERATION_DELETE","metadata":{"k":"\"v\""},"key":{"rawData":"a2V5"},"payload":{"before":{"structuredData":{"n":1}},"after":null}}}"#
         );
     }
@@ -134,7 +134,7 @@ mod tests {
         let object = [("x", anabranch_record::value::Value::Float(f64::NAN))].into_iter().collect();
         let mut record = Record::at(Position::copy_from(b"p"));
         record.payload.after = Data::Structured(std::sync::Arc::new(object));
-        for form in [JsonForm::Own, JsonForm::Protobuf] {
+        for form in [FrameFormat::Own, FrameFormat::Protobuf] {
             let tapped = TappedRecord { place: 0, record: record.clone() };
             assert_eq!(super::record(form, &tapped, &[]).unwrap_err().code().name(), "json_not_finite");
         }

@@ -12,7 +12,7 @@ use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until, timeout};
 
-use super::frame::{self, JsonForm};
+use super::frame::{self, FrameFormat};
 use super::request::Request;
 use crate::codes;
 use crate::error::{ApiError, Kind};
@@ -58,7 +58,7 @@ pub(super) async fn refuse(mut socket: WebSocket, error: ApiError) {
 }
 
 /// Streams records until the client leaves, the service ends, or the place does not exist any more.
-pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, form: JsonForm, permit: Permit) {
+pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, form: FrameFormat, permit: Permit) {
     let end = match RecordStream::begin(view, request, form) {
         Ok(mut showing) => showing.run(&mut socket, permit).await,
         Err(error) => StreamEnd::Error(error),
@@ -78,7 +78,7 @@ pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, f
 struct RecordStream<'a> {
     view: &'a View,
     request: &'a Request,
-    form: JsonForm,
+    form: FrameFormat,
     taps: Arc<Taps>,
     seen: tokio::sync::watch::Receiver<LifecycleState>,
     places: Vec<TapPoint>,
@@ -86,7 +86,7 @@ struct RecordStream<'a> {
 }
 
 impl<'a> RecordStream<'a> {
-    fn begin(view: &'a View, request: &'a Request, form: JsonForm) -> Result<Self, ApiError> {
+    fn begin(view: &'a View, request: &'a Request, form: FrameFormat) -> Result<Self, ApiError> {
         let id = &request.pipeline;
         let (taps, mut seen) = view.control.watch(id).ok_or_else(|| ApiError::no_pipeline(id))?;
         // The current status is sent first.
@@ -159,8 +159,8 @@ impl<'a> RecordStream<'a> {
             self.places = places;
         }
         Ok(match self.form {
-            JsonForm::Own => vec![frame::status(&StatusNow::of(&seen, None))],
-            JsonForm::Protobuf => Vec::new(),
+            FrameFormat::Own => vec![frame::status(&StatusNow::of(&seen, None))],
+            FrameFormat::Protobuf => Vec::new(),
         })
     }
 
@@ -168,7 +168,7 @@ impl<'a> RecordStream<'a> {
     fn account(&self) -> Vec<Message> {
         let dropped = self.inspection.take_left_out();
         let unjudged = self.inspection.take_unjudged();
-        if self.form == JsonForm::Protobuf {
+        if self.form == FrameFormat::Protobuf {
             return Vec::new();
         }
         let failed = unjudged.map(|unjudged| {
@@ -194,7 +194,7 @@ impl<'a> RecordStream<'a> {
         };
         match written {
             Ok(message) => Some(message),
-            Err(fault) => (form == JsonForm::Own).then(|| frame::failed(1, &fault.message())),
+            Err(fault) => (form == FrameFormat::Own).then(|| frame::failed(1, &fault.message())),
         }
     }
 }
