@@ -101,7 +101,7 @@ impl Said<'_> {
         let has = format!("{what} has no {name:?}, only {}", fields.join(", "));
         match act.doing {
             RecordAct::Write | RecordAct::Assign(_) => {
-                self.finding(act, true, &format!("the script fails here: {has}"), hint)
+                self.finding(act, true, &format!("the script fails here: {has}"), hint);
             }
             RecordAct::Below => {
                 self.finding(act, true, &format!("the script fails here: {has}, and undefined has no fields"), hint);

@@ -59,7 +59,7 @@ fn encode_body(kind: &ColumnEncoding, value: &Value, out: &mut Vec<u8>) -> Encod
         }
         ColumnEncoding::Date => out.extend_from_slice(&time::days(value)?.to_be_bytes()),
         ColumnEncoding::Timestamp | ColumnEncoding::TimestampTz => {
-            out.extend_from_slice(&time::micros(value)?.to_be_bytes())
+            out.extend_from_slice(&time::micros(value)?.to_be_bytes());
         }
         ColumnEncoding::Vector => vector(value, out)?,
         ColumnEncoding::Array(element, oid) => array(element, *oid, value, out)?,

@@ -147,7 +147,7 @@ impl Generations {
                 }
             }
             DirectoryChange::MovedFrom(number) => {
-                queue.called(name).for_each(|file| file.called = GenerationName::Moving(number))
+                queue.called(name).for_each(|file| file.called = GenerationName::Moving(number));
             }
             DirectoryChange::Deleted => queue.called(name).for_each(|file| file.called = GenerationName::Gone),
         }

@@ -39,7 +39,7 @@ impl Walk<'_> {
                 self.ordinal(name, *most, number.int, args, at);
             }
             (value, ValueProperties::Literal(Literal::Text(text))) => {
-                self.constant(name, value, text, args.first(), at)
+                self.constant(name, value, text, args.first(), at);
             }
             (ValueProperties::Literal(Literal::Text(text)), value) => self.constant(name, value, text, args.get(1), at),
             _ => {}
