@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use anabranch_template::processor_time::taken_by_thread;
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Size of the files; the shorter ones are a quarter of it.
 const SIZE: usize = 64 << 10;
@@ -222,18 +223,10 @@ const SHAPES: &[Shape] = &[
     ("tags", |size| format!("pipelines: {}1", "!t ".repeat(size / 3))),
 ];
 
-/// The processor time of this thread, or the time of day where the system does not tell it.
-fn spent(began: Instant) -> Duration {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanos = told.and_then(|text| text.split(' ').next()?.parse().ok());
-    nanos.map_or_else(|| began.elapsed(), Duration::from_nanos)
-}
-
 fn time_of(target: &str, input: &str) -> Duration {
-    let began = Instant::now();
-    let before = spent(began);
+    let before = taken_by_thread();
     anabranch_fuzz::check(target, input.as_bytes());
-    spent(began).saturating_sub(before)
+    taken_by_thread() - before
 }
 
 #[test]

@@ -91,8 +91,8 @@ impl Workspace {
         file.write_all(content.as_bytes()).unwrap();
     }
 
-    /// What is in a file; nothing where there is none. Somebody may be writing it: half of a character at its end is
-    /// left out.
+    /// Reads a file, which may be written at the same time: an incomplete character at its end is left out. Returns an
+    /// empty string if the file does not exist.
     pub fn read(&self, name: &str) -> String {
         let mut bytes = fs::read(self.path(name)).unwrap_or_default();
         if let Err(error) = std::str::from_utf8(&bytes)

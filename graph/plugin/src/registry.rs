@@ -35,16 +35,12 @@ pub struct Registry {
     operators: BTreeMap<Str, Arc<dyn OperatorKind>>,
     destinations: BTreeMap<Str, Arc<dyn DestinationKind>>,
     left_out: BTreeMap<&'static str, &'static str>,
+    /// The cargo feature that would enable standalone connectors, if this build has none.
+    connectors_left_out: Option<&'static str>,
+    /// The cargo feature that would enable standalone processors, if this build has none.
+    processors_left_out: Option<&'static str>,
     standalone: Option<Arc<Standalone>>,
     reserved: Vec<Reserved>,
-}
-
-/// The keys of [`Registry::left_out`] for all standalone plugins of a role; no plugin has such a name.
-const STANDALONE_CONNECTORS: &str = "standalone connectors";
-const STANDALONE_PROCESSORS: &str = "standalone processors";
-
-fn standalone_plugins(wanted: &str) -> &'static str {
-    if wanted == "a processor" { STANDALONE_PROCESSORS } else { STANDALONE_CONNECTORS }
 }
 
 /// A file of the service, or a directory of its pipeline files, that pipelines must not write.
@@ -222,12 +218,12 @@ impl Registry {
 
     /// Registers that a cargo feature excludes standalone connectors.
     pub fn leave_out_standalone_connectors(&mut self, feature: &'static str) {
-        self.leave_out(STANDALONE_CONNECTORS, feature);
+        self.connectors_left_out = Some(feature);
     }
 
     /// Registers that a cargo feature excludes standalone processors.
     pub fn leave_out_standalone_processors(&mut self, feature: &'static str) {
-        self.leave_out(STANDALONE_PROCESSORS, feature);
+        self.processors_left_out = Some(feature);
     }
 
     /// Sets the loader of standalone processors. `load` is called once, when a reference does not match a built-in
@@ -244,7 +240,11 @@ impl Registry {
     /// Returns `true` if resolving a reference requires loading the standalone processors, which may take long.
     pub fn has_to_load(&self, reference: &str) -> bool {
         let unloaded = self.standalone.as_deref().is_some_and(|standalone| standalone.operators.get().is_none());
-        let builtin = || self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone());
+        let builtin = || {
+            self.resolve(reference, "a processor", &self.operators, self.processors_left_out, |k| {
+                k.specification().version.clone()
+            })
+        };
         unloaded
             && !reference.starts_with("builtin:")
             && builtin().is_err_and(|error| !matches!(error, ResolveError::UnknownPrefix { .. }))
@@ -271,7 +271,8 @@ impl Registry {
     /// The reason why there is none.
     pub fn source(&self, reference: &str) -> Result<&Arc<dyn SourceKind>, ResolveError> {
         const ROLE: &str = "a source";
-        let builtin = self.resolve(reference, ROLE, &self.sources, |k| k.specification().version.clone());
+        let builtin = self
+            .resolve(reference, ROLE, &self.sources, self.connectors_left_out, |k| k.specification().version.clone());
         builtin.or_else(|error| self.or_standalone(reference, ROLE, error, |found| found.source.as_ref()))
     }
 
@@ -280,7 +281,9 @@ impl Registry {
     /// # Errors
     /// The reason why there is none.
     pub fn operator(&self, reference: &str) -> Result<&Arc<dyn OperatorKind>, ResolveError> {
-        let builtin = self.resolve(reference, "a processor", &self.operators, |k| k.specification().version.clone());
+        let builtin = self.resolve(reference, "a processor", &self.operators, self.processors_left_out, |k| {
+            k.specification().version.clone()
+        });
         let error = match builtin {
             Err(error) if !matches!(error, ResolveError::UnknownPrefix { .. }) => error,
             found => return found,
@@ -303,7 +306,9 @@ impl Registry {
     /// The reason why there is none.
     pub fn destination(&self, reference: &str) -> Result<&Arc<dyn DestinationKind>, ResolveError> {
         const ROLE: &str = "a destination";
-        let builtin = self.resolve(reference, ROLE, &self.destinations, |k| k.specification().version.clone());
+        let builtin = self.resolve(reference, ROLE, &self.destinations, self.connectors_left_out, |k| {
+            k.specification().version.clone()
+        });
         builtin.or_else(|error| self.or_standalone(reference, ROLE, error, |found| found.destination.as_ref()))
     }
 
@@ -373,6 +378,7 @@ impl Registry {
         reference: &str,
         wanted: &'static str,
         kinds: &'a BTreeMap<Str, Arc<K>>,
+        standalone_left_out: Option<&'static str>,
         version: impl Fn(&K) -> Str,
     ) -> Result<&'a Arc<K>, ResolveError> {
         let (prefix, rest) = reference.split_once(':').unwrap_or(("any", reference));
@@ -381,7 +387,7 @@ impl Registry {
             "any" | "builtin" => {}
             "standalone" => {
                 let name = name.into();
-                return Err(match self.left_out.get(standalone_plugins(wanted)) {
+                return Err(match standalone_left_out {
                     Some(feature) => ResolveError::StandaloneLeftOut { name, feature },
                     None => ResolveError::NotInstalled { name },
                 });
@@ -397,7 +403,7 @@ impl Registry {
             } else {
                 let near = did_you_mean(name, kinds.keys().map(Str::as_str)).map(Str::from);
                 let name = name.into();
-                match self.left_out.get(standalone_plugins(wanted)) {
+                match standalone_left_out {
                     Some(feature) if near.is_none() && prefix == "any" => {
                         ResolveError::StandaloneLeftOut { name, feature }
                     }

@@ -19,6 +19,7 @@
 
 pub mod access;
 #[cfg(test)]
+#[path = "tests/arbitrary.rs"]
 mod arbitrary;
 pub mod avro;
 pub mod clock;

@@ -24,4 +24,4 @@ mod output;
 pub use self::directory::{DirectoryContent, Options, load};
 pub use self::egress::{Ceiling, Endpoint, InvalidEndpoint};
 pub use self::guest::Limits;
-pub use self::module::Compiling;
+pub use self::module::{Compiling, LARGE};

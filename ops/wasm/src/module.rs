@@ -15,8 +15,8 @@ use crate::optimiser;
 pub(crate) const MAGIC: [u8; 4] = *b"\0asm";
 /// Maximum size of a module in bytes. Compiling takes several times this memory.
 const MAX_MODULE: u64 = 256 << 20;
-/// Size in bytes from which compiling takes long enough to be worth a line in the log at the level `info`.
-const LARGE: usize = 1 << 20;
+/// Size in bytes from which compiling a module takes long enough to tell the user.
+pub const LARGE: usize = 1 << 20;
 
 /// A reason why a module has no code.
 #[derive(Debug, thiserror::Error)]

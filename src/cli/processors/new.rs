@@ -52,7 +52,6 @@ macro_rules! sources {
 sources! {
     "graph/record/Cargo.toml",
     "graph/record/src/access.rs",
-    "graph/record/src/arbitrary.rs",
     "graph/record/src/avro.rs",
     "graph/record/src/clock.rs",
     "graph/record/src/code.rs",

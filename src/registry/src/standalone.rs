@@ -17,8 +17,8 @@ pub fn registry_with(settings: &Settings) -> Registry {
     with_plugins(settings, registered(), true)
 }
 
-/// Returns a registry as [`registry_with`] does, for a service inside another program: with `plugins` in place of those
-/// that this process registered. Standalone connectors are in it if the program can run worker processes
+/// Returns a registry as [`registry_with`] does, for a service inside another program: with `plugins` in place of the
+/// plugins that this process registered. It contains standalone connectors if the program can run worker processes
 /// ([`worker::is_program`]).
 ///
 /// # Errors
@@ -65,14 +65,11 @@ fn cache(of: &str) -> Option<PathBuf> {
 mod web_assembly {
     use std::collections::BTreeSet;
 
-    use anabranch_ops_wasm::{Ceiling, Compiling, Endpoint, Limits, Options, load};
+    use anabranch_ops_wasm::{Ceiling, Compiling, Endpoint, LARGE, Limits, Options, load};
     use anabranch_plugin::registry::Registry;
     use anabranch_record::text::Str;
 
     use anabranch_settings::{EgressSettings, Settings};
-
-    /// Compilation of larger modules is announced, because it takes long.
-    const LARGE: usize = 1 << 20;
 
     pub(super) fn add(registry: &mut Registry, settings: &Settings) {
         let processors = settings.processors.clone();

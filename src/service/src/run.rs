@@ -54,7 +54,7 @@ pub struct Service {
     pub log: Arc<Log>,
     /// True if the service ends when all sources have ended.
     pub once: bool,
-    /// What stops the service before its pipelines have ended.
+    /// The source of requests to stop the service before its pipelines have ended.
     pub stops: StopSource,
     /// Called before the process ends immediately: after a second signal there is no time for destructors.
     pub before_abort: Option<Box<dyn Fn()>>,

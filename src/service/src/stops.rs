@@ -1,13 +1,13 @@
-//! What stops a service from outside.
+//! Requests from outside to stop a service.
 
 use std::future::pending;
 use std::io;
 
 use anabranch_process::signals::Signals;
-use tokio::signal::unix::Signal;
+use tokio::signal::unix::{Signal, SignalKind};
 use tokio::sync::watch;
 
-/// What stops a service before its pipelines have ended.
+/// The source of requests to stop a service before its pipelines have ended.
 #[derive(Clone, Debug)]
 pub enum StopSource {
     /// The signals SIGINT and SIGTERM: the first one stops the service, a second one ends the process at once. A hangup
@@ -73,7 +73,7 @@ impl Stops {
 }
 
 /// Number of the signal that a request of the program stands for.
-const SIGTERM: i32 = 15;
+const SIGTERM: i32 = SignalKind::terminate().as_raw_value();
 
 #[cfg(test)]
 mod tests {

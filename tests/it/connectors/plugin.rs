@@ -103,8 +103,8 @@ pub fn started(workspace: &Workspace) -> Vec<u32> {
     lines.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect()
 }
 
-/// Returns `true` if the process of a plugin is still there. Another program may have its id by now. A zombie, which
-/// has no program, has ended; whoever is to reap it may be slow.
+/// Returns `true` if the process of a plugin is still there. Another program may have its id by now. A zombie
+/// has no program any more: it counts as ended although its parent has not waited for it yet.
 pub fn is_alive(pid: u32) -> bool {
     let runs = std::fs::read_link(format!("/proc/{pid}/exe"));
     runs.is_ok_and(|runs| runs.file_name() == program().file_name())

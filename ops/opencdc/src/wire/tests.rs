@@ -5,7 +5,7 @@ use prost::Message as _;
 
 use super::*;
 
-/// What real hosts and guests said to each other, decoded, encoded by us and decoded again.
+/// Decodes the messages of real hosts and guests, encodes them, and decodes the result.
 #[test]
 fn transcripts_of_real_guests_survive() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/wasm-transcripts");

@@ -16,7 +16,7 @@ fn keeps(user: Uid, path: &Path) -> bool {
     has(user, path)
 }
 
-/// Whether there is baseline code.
+/// Returns `true` if there is baseline code.
 fn has(user: Uid, path: &Path) -> bool {
     cache(path, user).code(&Digest::of(MODULE), Compiler::Baseline).is_some()
 }

@@ -80,7 +80,7 @@ fn an_unknown_command_is_told_from_a_malformed_one() {
     assert_eq!(read(&Bytes::new(), Vec::new()), Ok(Command::Unknown));
 }
 
-/// What real hosts and guests said to each other: the records of the requests are those of the responses.
+/// Messages of real hosts and guests: the records of the requests are those of the responses.
 #[test]
 fn transcripts_of_other_guests_are_understood() {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/conformance/wasm-transcripts");

@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-#[path = "../../../../record/src/arbitrary.rs"]
+#[path = "../../../../record/src/tests/arbitrary.rs"]
 mod arbitrary;
 
 fn encode(record: &Record) -> Result<serde_json::Value, String> {
