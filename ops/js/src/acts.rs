@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::access::PropertyAccess;
 use boa_engine::ast::expression::literal::LiteralKind;
@@ -13,7 +14,6 @@ use boa_engine::ast::expression::operator::binary::{BinaryOp, LogicalOp};
 use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::pattern::{ObjectPattern, ObjectPatternElement};
 use boa_engine::ast::property::PropertyName;
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Span, Spanned};
 use boa_engine::interner::{Interner, Sym};
 

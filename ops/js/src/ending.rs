@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::StatementListItem;
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::literal::LiteralKind;
 use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::function::FunctionBody;
 use boa_engine::ast::statement::{Break as Leaves, Continue as Continues, Return, Statement, Throw};
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::interner::Sym;
 
 use crate::inner::visit_inner_functions;

@@ -1,6 +1,6 @@
 //! Treats all kinds of inner functions alike in visitors.
 
-/// Defines the methods of a [`Visitor`](boa_engine::ast::visitor::Visitor) for every kind of inner function: each
+/// Defines the methods of a [`Visitor`](crate::visitor::Visitor) for every kind of inner function: each
 /// passes the node to the given method of the visitor. The lifetime of the nodes is `'ast`.
 macro_rules! visit_inner_functions {
     ($flow:ty, $inside:ident) => {

@@ -38,6 +38,7 @@ mod spot;
 mod testing;
 mod text;
 mod uses;
+mod visitor;
 mod wire;
 pub mod worker;
 

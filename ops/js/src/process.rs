@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::declaration::{Binding, Declaration, LexicalDeclaration, VariableList};
 use boa_engine::ast::expression::operator::assign::AssignTarget;
 use boa_engine::ast::expression::operator::update::UpdateTarget;
@@ -10,7 +11,6 @@ use boa_engine::ast::expression::{Expression, Identifier};
 use boa_engine::ast::function::{FormalParameterList, FunctionBody, FunctionDeclaration};
 use boa_engine::ast::operations::bound_names;
 use boa_engine::ast::statement::Statement;
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Script, StatementListItem};
 use boa_engine::interner::Sym;
 

@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow;
 
+use crate::visitor::{VisitWith, Visitor};
 use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use boa_engine::Source;
 use boa_engine::ast::expression::{Call, Expression, Identifier, ImportCall};
 use boa_engine::ast::operations::{lexically_declared_names, var_declared_names};
 use boa_engine::ast::scope::Scope;
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Span, Spanned};
 use boa_engine::interner::{Interner, Sym};
 use boa_engine::parser::lexer::error::Error as LexError;

@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::ops::ControlFlow::{self, Break, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use anabranch_record::metadata::own_key;
 use boa_engine::Source;
 use boa_engine::ast::StatementListItem;
@@ -22,7 +23,6 @@ use boa_engine::ast::pattern::{ObjectPattern, ObjectPatternElement, Pattern};
 use boa_engine::ast::property::PropertyName;
 use boa_engine::ast::scope::Scope;
 use boa_engine::ast::statement::{If, Return, Statement, With};
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::interner::{Interner, Sym};
 use boa_engine::parser::Parser;
 

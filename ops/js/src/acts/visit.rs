@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow::{Break, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::Spanned;
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
@@ -16,7 +17,6 @@ use boa_engine::ast::pattern::Pattern;
 use boa_engine::ast::statement::{
     DoWhileLoop, ForInLoop, ForLoop, ForOfLoop, If, Return, Switch, Try, WhileLoop, With,
 };
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 
 use super::{AmbiguousSource, Flow, Inside, Reader, RecordAct, flow};
 use crate::inner::visit_inner_functions;

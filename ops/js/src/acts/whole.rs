@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow::{self, Continue};
 
+use crate::visitor::Visitor;
 use boa_engine::ast::Spanned;
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
 use boa_engine::ast::expression::literal::LiteralKind;
@@ -9,7 +10,6 @@ use boa_engine::ast::expression::operator::Assign;
 use boa_engine::ast::expression::operator::assign::AssignOp;
 use boa_engine::ast::expression::operator::binary::{BinaryOp, LogicalOp};
 use boa_engine::ast::expression::{Call, Expression};
-use boa_engine::ast::visitor::Visitor;
 
 use super::{AmbiguousSource, Inside, Reader, RecordAct, flow};
 use crate::properties::{OF_OBJECTS, OF_STRINGS};

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::Script;
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::literal::LiteralKind;
@@ -9,7 +10,6 @@ use boa_engine::ast::expression::operator::binary::{BinaryOp, LogicalOp};
 use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::expression::operator::{Binary, Conditional, Unary};
 use boa_engine::ast::statement::{If, Statement};
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 
 use super::kinds::{Kinds, ScriptValueKind};
 use super::{ScriptSlip, end, start};

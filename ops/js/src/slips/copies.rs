@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow::{self, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::Spanned;
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
@@ -13,7 +14,6 @@ use boa_engine::ast::expression::operator::update::UpdateTarget;
 use boa_engine::ast::expression::{Call, Expression, Identifier};
 use boa_engine::ast::function::FunctionBody;
 use boa_engine::ast::statement::Statement;
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::interner::Sym;
 
 use super::idle::PURE;

@@ -5,6 +5,7 @@ mod unfit;
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Break, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::declaration::{Binding, Declaration, Variable};
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
 use boa_engine::ast::expression::literal::{PropertyDefinition, TemplateElement};
@@ -18,7 +19,6 @@ use boa_engine::ast::operations::bound_names;
 use boa_engine::ast::pattern::Pattern;
 use boa_engine::ast::statement::Statement;
 use boa_engine::ast::statement::iteration::IterableLoopInitializer;
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Script, StatementListItem};
 use boa_engine::interner::{Interner, Sym};
 

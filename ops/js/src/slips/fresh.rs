@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow::{self, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::Script;
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::PropertyAccessField;
@@ -10,7 +11,6 @@ use boa_engine::ast::expression::operator::Binary;
 use boa_engine::ast::expression::operator::binary::{ArithmeticOp, BinaryOp, RelationalOp};
 use boa_engine::ast::expression::{Call, Expression, literal::LiteralKind};
 use boa_engine::ast::property::PropertyName;
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::interner::{Interner, Sym};
 
 use super::scopes::{Scope, Scoped, Scopes, visit_scopes};

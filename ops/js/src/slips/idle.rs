@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow::{self, Break};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::expression::literal::LiteralKind;
 use boa_engine::ast::expression::operator::assign::AssignOp;
 use boa_engine::ast::expression::operator::binary::{BinaryOp, RelationalOp};
@@ -9,7 +10,6 @@ use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::expression::operator::{Assign, Binary, Conditional, Unary, Update};
 use boa_engine::ast::expression::{Call, Expression, New};
 use boa_engine::ast::statement::{DoWhileLoop, ForLoop, If, Statement, WhileLoop};
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Script, StatementListItem};
 
 use super::results::Methods;

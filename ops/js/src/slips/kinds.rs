@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::Script;
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::literal::LiteralKind;
@@ -11,7 +12,6 @@ use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::expression::{Call, Expression, Identifier};
 use boa_engine::ast::operations::bound_names;
 use boa_engine::ast::statement::iteration::IterableLoopInitializer;
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::interner::Sym;
 
 use super::ScriptText;

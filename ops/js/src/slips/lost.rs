@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow::{self, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
 use boa_engine::ast::expression::literal::LiteralKind;
@@ -14,7 +15,6 @@ use boa_engine::ast::expression::{Call, Expression, Identifier};
 use boa_engine::ast::function::FunctionBody;
 use boa_engine::ast::statement::iteration::IterableLoopInitializer;
 use boa_engine::ast::statement::{ForInLoop, Return, Statement};
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Script, Spanned, StatementListItem};
 use boa_engine::interner::Sym;
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow::{self, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use anabranch_record::near::did_you_mean;
 use boa_engine::ast::declaration::Binding;
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
@@ -19,7 +20,6 @@ use boa_engine::ast::function::{
 use boa_engine::ast::operations::bound_names;
 use boa_engine::ast::statement::iteration::IterableLoopInitializer;
 use boa_engine::ast::statement::{If, With};
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Script, Spanned};
 use boa_engine::interner::Sym;
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::PropertyAccess;
 use boa_engine::ast::expression::literal::{LiteralKind, PropertyDefinition};
@@ -13,7 +14,6 @@ use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::expression::{Call, Expression};
 use boa_engine::ast::property::PropertyName;
 use boa_engine::ast::statement::Return;
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Script, Spanned};
 use boa_engine::interner::{Interner, Sym};
 

@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow::{self, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::StatementListItem;
 use boa_engine::ast::expression::{Call, Expression};
 use boa_engine::ast::statement::{Return, Statement};
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::interner::Sym;
 
 use super::{ScriptSlip, ScriptText, end, start};

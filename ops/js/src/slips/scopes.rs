@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::statement::iteration::IterableLoopInitializer;
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Expression, Statement};
 
 /// A function or loop: code that runs repeatedly, or not at all.

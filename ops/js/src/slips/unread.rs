@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::literal::{LiteralKind, PropertyDefinition};
 use boa_engine::ast::expression::operator::assign::{AssignOp, AssignTarget};
@@ -10,7 +11,6 @@ use boa_engine::ast::expression::{Call, Expression, Identifier, New};
 use boa_engine::ast::operations::bound_names;
 use boa_engine::ast::statement::iteration::IterableLoopInitializer;
 use boa_engine::ast::statement::{Statement, With};
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Script, Spanned};
 use boa_engine::interner::Sym;
 

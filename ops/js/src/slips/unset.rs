@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::declaration::{Binding, Declaration, LexicalDeclaration, Variable};
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::Identifier;
@@ -13,7 +14,6 @@ use boa_engine::ast::expression::operator::{Assign, Update};
 use boa_engine::ast::operations::bound_names;
 use boa_engine::ast::statement::Statement;
 use boa_engine::ast::statement::iteration::IterableLoopInitializer;
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 use boa_engine::ast::{Script, Spanned, StatementListItem};
 use boa_engine::interner::Sym;
 

@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
+use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::StatementListItem;
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::access::PropertyAccess;
 use boa_engine::ast::expression::operator::assign::{AssignOp, AssignTarget};
 use boa_engine::ast::expression::operator::unary::UnaryOp;
 use boa_engine::ast::expression::operator::{Assign, Unary};
-use boa_engine::ast::visitor::{VisitWith, Visitor};
 
 use super::CallOf;
 use crate::slips::ScriptSlip;
