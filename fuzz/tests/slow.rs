@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Size of the files; the shorter ones are a quarter of it.
 const SIZE: usize = 64 << 10;
 
-/// What a file may take where nothing is optimised; a tenth of it where it is.
+/// The longest time for a file in a build without optimisation; an optimised build has a tenth of it.
 const MOST: Duration = Duration::from_secs(2);
 
 /// Below this a file is quick, whatever a shorter one takes.

@@ -12,11 +12,11 @@ use anabranch_processor::{
 
 #[derive(Debug, Parameters)]
 struct Settings {
-    /// What is put before the text.
+    /// The prefix of the text.
     prefix: String,
     #[parameter(default = ".Payload.After.text")]
     field: Reference,
-    /// What is done to records that do not say it.
+    /// The action for records that do not name one.
     #[parameter(default = "text")]
     action: String,
     #[parameter(default = 2, greater_than = 1, less_than = 5)]
@@ -117,7 +117,7 @@ impl EveryFeature {
         Ok(field.set(record, text)?)
     }
 
-    /// What the standard library asks the system for.
+    /// The calls of the system that the standard library makes.
     fn system(&self) -> Result<String, Error> {
         let begun = Instant::now();
         std::thread::sleep(Duration::from_millis(2));

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::process::{PATIENCE, Process, Workspace, file_to_file};
 
-/// What came back.
+/// A response.
 pub struct Answer {
     pub status: u16,
     head: String,

@@ -268,7 +268,7 @@ fn where_restarts_are_not_allowed_a_pipeline_that_runs_is_left_alone() {
     let status = service.status("p");
     assert!(is(&status, "running") && status["run"] == 1, "{status}");
     assert_eq!(service.get("/v1/connectors/p:out")["config"]["settings"]["path"], "out.ndjson");
-    // What the advice says works.
+    // The advice works.
     service.done("POST", "/v1/pipelines/p/stop", &json!({}));
     service.wait_for("p", "stopped");
     workspace.run(&words).expect_code(0);
@@ -556,7 +556,7 @@ fn a_pipeline_that_closes_a_circle_with_another_is_refused() {
     refused(&service, &text("r", "c", "a"), &plan_only);
     // Of one that the service has, too.
     refused(&service, &text("q", "b", "a"), &plan_only);
-    // What was planned before the other came closes it as well.
+    // A plan made before the other pipeline existed removes it as well.
     let hash = plan(&service, &text("r", "c", "d"))["hash"].clone();
     apply(&service, &text("s", "d", "a"));
     let answer = service.send("POST", "/v1/pipelines/apply", &json!({ "yaml": text("r", "c", "d"), "hash": hash }));

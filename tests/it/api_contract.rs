@@ -31,7 +31,7 @@ fn names(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-/// What `$ref` names, anywhere below.
+/// Collects the targets of all `$ref`.
 fn references<'v>(value: &'v Value, found: &mut BTreeSet<&'v str>) {
     match value {
         Value::Object(members) => {
@@ -165,7 +165,7 @@ fn every_answer_is_as_described() {
     let mut command = Command::new(program);
     command.args(["run", &format!("http://{address}/openapi.json"), "--no-color", "--warnings=off"]);
     command.args(["--phases=examples,coverage,fuzzing", "--continue-on-failure", "--request-timeout=40"]);
-    // What is valid in form may be refused for what it means, and what is empty in a query counts as not given.
+    // A well-formed request may be rejected for its meaning, and an empty query parameter counts as absent.
     command.arg("--exclude-checks=positive_data_acceptance,negative_data_rejection");
     // These never end.
     command.arg("--exclude-path-regex=inspect");
@@ -299,7 +299,7 @@ fn nothing_gets_past_the_door() {
     end(process);
 }
 
-/// What no client sends is refused at its first bytes, by the service and by the server for assistants, and hurts nobody
+/// Bytes that no client sends are rejected at once by the service and by the server for assistants, and affect nobody
 /// else.
 #[test]
 fn floods_of_headers_are_refused() {

@@ -96,7 +96,7 @@ fn parts_are_changed_while_the_pipeline_stands_and_deleted_children_first() {
     let other = service.done("POST", "/v1/pipelines", &json!({ "config": { "name": "second" } }));
     assert_eq!(other["id"].as_str().unwrap().len(), 36);
 
-    // What is wrong is said with its place, and changes nothing.
+    // An error has its place, and changes nothing.
     let wrong = json!({
         "type": "TYPE_SOURCE", "plugin": "file", "pipelineId": "p", "config": { "settings": { "pth": "x" } },
     });
@@ -300,7 +300,7 @@ fn a_service_runs_without_a_valid_file() {
     service.done("POST", "/v1/pipelines/p/start", &json!({}));
     service.process.wait_until("the lines", || workspace.lines("out.ndjson").len() == 3);
     service.end();
-    // What was made runs even where nobody can ask for it.
+    // A pipeline that was created runs although its client does not get the response.
     workspace.write("in.txt", numbered_lines(5));
     let mut process = workspace.start(&["run", "--api.enabled=false"]);
     process.wait_until("more lines", || workspace.lines("out.ndjson").len() == 5);

@@ -179,7 +179,7 @@ fn a_stop_that_takes_long_can_be_forced_and_nothing_is_lost() {
             .current_dir(workspace.root()),
     );
     service.wait_for("p", "running");
-    // What was not read would not have to be delivered.
+    // Records that are not read need no delivery.
     let address = service.address;
     service.process.wait_until("the first line to be read", || {
         let live = crate::api::get(address, "/v1/pipelines/p/live").json();
@@ -191,7 +191,7 @@ fn a_stop_that_takes_long_can_be_forced_and_nothing_is_lost() {
     service.done("POST", "/v1/pipelines/p/stop", &serde_json::json!({"force": true}));
     service.wait_for("p", "stopped");
     drop(reader);
-    // What is still being written ends with its reader. It would go on if the next one came before it noticed.
+    // A response that is being written ends with its reader. It would continue if the next reader came before that.
     while service.process.has_open(&workspace.path("pipe")) {
         assert!(service.process.is_running());
         std::thread::sleep(std::time::Duration::from_millis(2));

@@ -335,7 +335,7 @@ fn settings_that_contradict_each_other_are_refused() {
     assert!(text.contains("schema-registry.serve needs the HTTP API"), "{text}");
 }
 
-/// What a program that uses Confluent's own client does.
+/// The requests of a program that uses Confluent's client.
 const CLIENT: &str = r#"
 import sys
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError

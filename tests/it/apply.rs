@@ -48,7 +48,7 @@ fn a_script_is_the_one_beside_the_applied_file() {
         service.process.wait_until("the lines", || lines().len() == 3);
         assert!(lines().iter().all(|line| raw_after(line) == "of the file"), "{:?}", lines());
     }
-    // What the service stored is what it reads from now on.
+    // From now on the service reads the files that it stored.
     workspace.write("desired/s.js", script("changed"));
     let changed = apply(&workspace, &["desired", "--check"], 4).stdout;
     assert!(changed.contains("Pipeline plain"), "{changed}");

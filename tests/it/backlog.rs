@@ -45,7 +45,7 @@ fn unread_lines_are_the_backlog_and_raise_the_documented_alarm() {
     let bounds = documented_bounds();
     let (_, bound) = bounds.iter().find(|(name, _)| name == age).expect("an alarm on the backlog");
     assert!(sample(&text, age).unwrap() > *bound, "{text}");
-    // What is in flight says nothing of it.
+    // Records in flight are not counted in it.
     assert!(sample(&text, "anabranch_source_lag_seconds").unwrap() < 1800.0, "{text}");
     assert_eq!(sample(&text, "anabranch_source_missed_total"), Some(0.0));
 

@@ -94,7 +94,7 @@ fn text(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap()
 }
 
-/// What is between fences: the word behind the first one, and the lines.
+/// A fenced block: the word after the opening fence, and the lines.
 fn fenced(page: &str) -> Vec<(String, String)> {
     let text = text(page);
     let mut blocks = Vec::new();

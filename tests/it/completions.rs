@@ -14,7 +14,7 @@ fn workspace() -> Workspace {
     workspace
 }
 
-/// What bash offers at the end of a line, in the directory of the workspace, where a service may run at an address.
+/// Returns bash's completions of a line, in the directory of the workspace, with the address of a service, if one runs.
 fn offered(workspace: &Workspace, line: &str, service: &str) -> Vec<String> {
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-c"]).arg(

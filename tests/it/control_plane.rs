@@ -137,7 +137,7 @@ fn flood(address: SocketAddr, sends: &[u8]) -> Vec<TcpStream> {
     let client = |_| {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_nonblocking(true).unwrap();
-        // What does not fit into the buffers of the system need not be sent, nor where the service has closed it.
+        // Bytes beyond the buffers of the system need not be sent, nor bytes after the service closed.
         let mut left = sends;
         while let Ok(sent @ 1..) = stream.write(left) {
             left = &left[sent..];

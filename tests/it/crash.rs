@@ -11,7 +11,7 @@ const LINES: usize = 150_000;
 const MORE: usize = 20_000;
 /// Most bytes that a destination grows by before a kill.
 const GROWTH: u64 = 1_500_000;
-/// What a record takes in a file of a destination, at least.
+/// The least size of a record in the file of a destination.
 const RECORD: u64 = 200;
 /// `engine.replay-rows` of this test.
 const REPLAY: usize = 2_048;

@@ -49,7 +49,7 @@ fn delivered(workspace: &Workspace) -> BTreeSet<String> {
     workspace.lines("out.ndjson").iter().map(|record| raw_after(record)).collect()
 }
 
-/// What becomes of a store with these bytes: a start refuses it and leaves it, or goes on where it was.
+/// Starts a service with a store of these bytes: it refuses and leaves the store, or continues where it was.
 fn survives(workspace: &Workspace, what: &str, bytes: &[u8], lines: usize) -> bool {
     workspace.write("anabranch.db", bytes);
     let output = workspace.run(&["run", "--once"]);
@@ -102,7 +102,7 @@ fn a_store_with_a_flipped_bit_is_refused_or_holds_what_it_held() {
     for at in 0..CHOICE {
         assert!(refused(at, at % 8), "byte {at} says that it is another file, and was taken for a store");
     }
-    // What the store holds is there once, and in pages of earlier commits, which nothing reads.
+    // The store has its content once, and again in pages of earlier commits, which nothing reads.
     let places = places(&whole, "stored");
     let noticed = places.iter().filter(|at| refused(**at + 3, 1)).count();
     assert!(noticed > 0, "{} places hold the id of the pipeline, and any of them may change", places.len());

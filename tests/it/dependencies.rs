@@ -140,7 +140,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What Cargo says of the packages of this workspace.
+/// Cargo's metadata of the packages of this workspace.
 fn packages() -> Vec<serde_json::Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
@@ -354,7 +354,7 @@ fn modules(sources: &str) -> BTreeMap<String, BTreeSet<String>> {
 /// The modules of a cycle, or none.
 fn cycle(edges: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let mut left = edges.clone();
-    // What names nothing that is left is in no cycle.
+    // A module that names no remaining module is in no cycle.
     while let Some(leaf) =
         left.iter().find(|(_, to)| to.iter().all(|to| !left.contains_key(to))).map(|(m, _)| m.clone())
     {

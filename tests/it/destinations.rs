@@ -101,7 +101,7 @@ fn a_dry_run_shows_the_records_that_a_destination_refuses_whatever_it_is_connect
     assert!(text.contains("would be written") && text.contains("1 delivered, 0 dropped, 0 failed"), "{text}");
 }
 
-/// What `validate` says of a pipeline, and whether it runs.
+/// The output of `validate` for a pipeline, and whether the pipeline runs.
 fn validate(workspace: &Workspace) -> (String, Option<i32>) {
     let output = workspace.run(&["pipelines", "validate"]);
     (output.both(), output.code())

@@ -60,7 +60,7 @@ fn a_saved_file_is_taken_up_and_goes_on_where_it_was() {
     workspace.append("in.txt", "two\n");
     delivered(&mut service, &workspace, "second.ndjson", &["two"]);
 
-    // What is wrong is shown with its place, and nothing stops.
+    // An error is shown with its place, and nothing stops.
     save(&workspace, "pipelines/p.yaml", &pipeline("third.ndjson").replace("plugin: file", "plugin: fiel"));
     said(&mut service, "did you mean \"file\"?");
     said(&mut service, "it keeps running unchanged");

@@ -74,7 +74,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
 fn a_port_that_another_program_has_is_found() {
     let workspace = workspace();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    // What listens there closes each connection without a word.
+    // The listener closes each connection without a response.
     let address = taken.local_addr().unwrap();
     let closing = std::thread::spawn(move || {
         for _ in 0..2 {

@@ -33,7 +33,7 @@ fn schema() -> String {
     include_str!("../../examples/documents-to-vectors/schema.sql").replace(":embedding", "jsonb")
 }
 
-/// What the partition service answers: the lines of the document.
+/// The response of the partition service: the lines of the document.
 fn partition(request: &Received) -> Reply {
     assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/unstructured/partition"));
     assert_eq!(request.header("content-type"), Some("application/json"));
@@ -42,7 +42,7 @@ fn partition(request: &Received) -> Reply {
     Reply::ok(json!({ "chunks": text.lines().collect::<Vec<_>>() }).to_string())
 }
 
-/// What the embedding service answers.
+/// The response of the embedding service.
 fn embed(request: &Received) -> Reply {
     assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/api/embed"));
     let body: Value = serde_json::from_slice(&request.body).unwrap();
@@ -205,11 +205,11 @@ fn every_document_becomes_its_rows() {
     {
         library.add(key, 2, false);
     }
-    // What has no chunks has no rows.
+    // A document without chunks has no rows.
     library.add("empty.pdf", 0, false);
     library.workspace.once();
     assert_exact(&library, &db);
-    // What is new is added, what was there is not read again.
+    // New documents are added, earlier ones are not read again.
     library.add("papers/new.pdf", 3, true);
     library.workspace.once();
     assert_exact(&library, &db);

@@ -26,7 +26,7 @@ fn workspace(lines: &str, before: &str, script: &str) -> Workspace {
 
 const LINES: &str = "{\"name\":\"tea\",\"price\":4.5}\n{\"name\":\"milk\",\"price\":2,\"tags\":[]}\n";
 
-/// What `dry-run` prints, after it exits with this code.
+/// Returns the output of `dry-run`, which exits with this code.
 fn dry_run(workspace: &Workspace, code: i32) -> String {
     workspace.run(&["pipelines", "dry-run", "p", "--no-color"]).expect_code(code).both()
 }
@@ -129,7 +129,7 @@ fn scripts_that_are_right_about_their_records_are_not_doubted() {
         let text = dry_run(&workspace(LINES, before, &body(script)), 0);
         assert!(!text.contains("warning"), "{script}\n{text}");
     }
-    // What is raw in one record and structured in another is for the script to find out.
+    // A payload that is raw in one record and structured in another is for the script to distinguish.
     let mixed = "{\"name\":\"tea\"}\n\"text\"\n";
     let text = dry_run(&workspace(mixed, DECODE, &body("rec.Metadata.x = String(rec.Payload.After.name);")), 0);
     assert!(!text.contains("warning"), "{text}");

@@ -253,7 +253,7 @@ fn a_processor_of_a_connector_is_named_by_its_own_id_too() {
     let several = dlq(&workspace, &["replay", "orders", "3", "--from", "flat"], 2);
     let message = several["error"]["message"].as_str().unwrap();
     assert!(message.contains("in:flat") && message.contains("out:flat"), "{several}");
-    // What failed before the step that is named.
+    // Letters that failed before the named step.
     let text = workspace.run(&["dlq", "replay", "orders", "3", "--from", "fail"]).expect_code(1).stdout;
     assert!(text.contains("--from start"), "{text}");
 }
@@ -344,7 +344,7 @@ fn beyond_an_evicting_bound_the_oldest_letters_go_and_that_is_no_success() {
     let workspace = after_run(50, ", settings: { max-bytes: 1, when-full: drop-oldest }", 6);
     assert_eq!(numbers(&dlq(&workspace, &["list", "orders"], 0)), [5]);
 
-    // What is too old goes when the pipeline starts.
+    // Expired letters are deleted when the pipeline starts.
     let workspace = after_run(50, "", 0);
     workspace.write("pipelines/p.yaml", pipeline("7", ", settings: { max-age: 1ns }"));
     let log = workspace.run(&["run", "--once"]).expect_code(6).both();
@@ -547,7 +547,7 @@ fn the_guide_is_right() {
     let mut commands = 0;
     for line in guide.lines().filter_map(|line| line.strip_prefix("$ anabranch ")) {
         let mut arguments: Vec<String> = Vec::new();
-        // What stands between single quotes is one word.
+        // Text between single quotes is one word.
         for (i, part) in line.split('\'').enumerate() {
             match i % 2 {
                 0 => arguments.extend(part.split_whitespace().map(str::to_owned)),

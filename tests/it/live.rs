@@ -159,7 +159,7 @@ fn the_graph_is_that_of_the_plan() {
     end(process);
 }
 
-/// What stands in the table of `docs/metrics.md`: name, type and labels.
+/// The rows of the table of `docs/metrics.md`: name, type and labels.
 fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md")).unwrap();
     let row = |line: &str| {

@@ -49,9 +49,9 @@ pipelines:
 /// The condition of the sound file, which most mistakes take the place of.
 const CONDITION: &str = "'{{ gt .Payload.After.count 10 }}'";
 
-/// What mends a mistake.
+/// The correction of a mistake.
 enum Mend {
-    /// What `validate --fix` does.
+    /// The correction is made by `validate --fix`.
     Fix,
     /// This text in place of that one. The finding names it, as far as it knows the file.
     Write(&'static str, &'static str),

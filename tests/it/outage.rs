@@ -115,8 +115,8 @@ fn a_destination_that_is_down_is_seen_and_raises_the_shipped_alerts() {
     process.finish().expect_code(0);
 }
 
-/// What was scraped within seconds, as if a minute were between two scrapes, raises these of the shipped alerts. A
-/// scrape that comes out of seconds stands for one that comes out of so many minutes: ages are a minute per second.
+/// Checks that samples raise exactly these of the shipped alerts. The scrapes were seconds apart and count as minutes
+/// apart, so that ages count a minute per second, too.
 fn raises(scrapes: &[String], alerts: &[&str]) {
     let mut tests = format!(
         "rule_files: [{}]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n",

@@ -88,7 +88,7 @@ fn the_package_takes_what_is_there() {
         let (directory, _) = path.split_once('*').unwrap_or((path, ""));
         assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(directory).exists(), "{path}");
     }
-    // What a user may have changed is not overwritten by an upgrade.
+    // An upgrade does not overwrite files that a user may have changed.
     for path in taken("/etc/") {
         let name = path.rsplit('/').next().unwrap();
         assert!(quoted.contains(&format!("packaging/{name}").as_str()), "{path} is not installed");
@@ -100,7 +100,7 @@ fn the_package_takes_what_is_there() {
     }
 }
 
-/// What somebody removed or closed since the first time is left as it is by an upgrade, which does not fail of it.
+/// An upgrade leaves what somebody has removed or closed since the installation, and does not fail.
 #[test]
 fn an_upgrade_changes_nothing_of_what_somebody_changed() {
     let workspace = Workspace::new();

@@ -104,7 +104,7 @@ fn shown(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect()
 }
 
-/// What a power failure leaves of the output, at the moment at which the store begins to write the last position: the
+/// The output that a power failure leaves at the moment at which the store begins to write the last position: the
 /// bytes that were written, and those of them that were synced.
 fn at_the_position(workspace: &Workspace, calls: &[Call], position: &[u8]) -> (i64, i64) {
     let out = shown(workspace.path("out.ndjson").canonicalize().unwrap().as_os_str().as_encoded_bytes());

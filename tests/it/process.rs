@@ -25,7 +25,7 @@ pub struct Workspace {
     env: BTreeMap<String, String>,
 }
 
-/// What a finished process left behind.
+/// The result of a finished process.
 pub struct Output {
     pub status: ExitStatus,
     pub stdout: String,
@@ -173,7 +173,7 @@ pub struct Process {
     stderr: Printed,
 }
 
-/// What a process prints, gathered as it comes.
+/// The output of a process so far.
 struct Printed {
     bytes: Arc<Mutex<Vec<u8>>>,
     reading: Option<JoinHandle<()>>,

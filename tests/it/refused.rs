@@ -56,7 +56,7 @@ fn a_file_that_is_saved_with_a_misplaced_block_changes_nothing() {
     workspace.write("pipelines/p.yaml", file_to_file("p", ""));
     let mut service = workspace.start(&["run", "--pipelines.watch"]);
     service.wait_until("the records", || workspace.lines("out.ndjson").len() == 3);
-    // What is saved before it has looked at the files is what they say from the start.
+    // Files saved before the first look count as their first content.
     let printed = service.printed();
     service.wait_until("it to watch", || printed().contains("watching 1 file"));
     workspace.write("pipelines/p.yaml", misplaced().replace("out.ndjson", "leak.ndjson"));

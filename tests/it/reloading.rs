@@ -21,7 +21,7 @@ fn fifo(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
 }
 
-/// What stands where the token was: a read of it would never end.
+/// A file at the place of the token whose reading never ends.
 #[test]
 fn what_never_ends_at_the_place_of_the_token_ends_no_reading() {
     type Put = fn(&Path);

@@ -229,7 +229,7 @@ fn the_token_of_the_listener_is_read_again() {
     process.signal("HUP");
     process.wait_until("the new token", || with_token(address, "second-token").status == 200);
     assert_eq!(with_token(address, "first-token").status, 401);
-    // What cannot be used changes nothing, and by itself it follows the file.
+    // An unusable file changes nothing, and the service follows the file by itself.
     workspace.write("token", "");
     let log = process.printed();
     process.wait_until("a word about it", || log().contains("the service keeps the previous token"));

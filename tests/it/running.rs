@@ -126,7 +126,7 @@ fn a_pipeline_is_stopped_and_started() {
     end(service);
 }
 
-/// What many pipelines needed is back: one command starts all that failed for want of it.
+/// A server that many pipelines need is back: one command starts all that failed without it.
 #[test]
 fn all_degraded_pipelines_are_started_at_once() {
     let workspace = Workspace::new();
@@ -192,7 +192,7 @@ fn a_file_is_applied_as_it_was_shown() {
     let again = asked(&workspace, &["pipelines", "apply", "p.yaml", "--yes"], &flag);
     assert_eq!((&again["changes"], &again["applied"]), (&serde_json::json!([]), &false.into()));
 
-    // What cannot be opened is not put in its place; what is wrong is shown where it stands.
+    // A pipeline that cannot be opened replaces none; the error is shown at its place.
     workspace.write("p.yaml", changed.replace("other.ndjson", "missing/other.ndjson"));
     workspace.run(&["pipelines", "apply", "p.yaml", "--yes", &flag]).expect_code(2);
     workspace.write("p.yaml", changed.replace("plugin: field.set", "plugin: field.sett"));

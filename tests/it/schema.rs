@@ -59,7 +59,7 @@ fn files_that_are_written_for_users_fit() {
     for entry in std::fs::read_dir(workspace.path("pipelines")).unwrap() {
         let path = entry.unwrap().path();
         let document = yaml(&std::fs::read_to_string(&path).unwrap());
-        // What the user is to fill in is missing still.
+        // The values that the user must fill in are missing.
         let found: Vec<_> = errors(&schema, &document)
             .into_iter()
             .filter(|(_, error)| !error.contains("required") && !error.contains("\"\" does not match"))

@@ -166,7 +166,7 @@ fn by_metadata(processors: &str) -> String {
     text + processors + queue
 }
 
-/// What becomes of one record of version 1 of `orders`.
+/// Runs one record of version 1 of `orders`.
 struct Seen {
     key: Value,
     after: Value,

@@ -10,7 +10,7 @@ use crate::mcp::{asked, call};
 use crate::process::{Workspace, file_to_file};
 use crate::ui::browse_with;
 
-/// What no one may see, by where it stands.
+/// Secrets, by the place in which they are configured.
 const SECRETS: [(&str, &str); 19] = [
     ("literal header", "hidden-header-1f0c"),
     ("header from a variable", "hidden-cookie-2a9b"),
@@ -308,7 +308,7 @@ fn a_secret_is_told_to_nobody() {
     said.check();
 }
 
-/// What is wrong with the state store is said without its password, which a start needs first of all.
+/// An error of the state store, which a start opens first, does not contain its password.
 #[test]
 fn a_state_store_that_is_not_there_keeps_its_password() {
     let workspace = workspace();

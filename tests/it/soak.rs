@@ -52,7 +52,7 @@ fn resident(process: u32) -> u64 {
     line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
-/// What the service held in memory from time to time, since the start of the soak.
+/// Samples of the memory of the service, since the start of the soak.
 struct Memory {
     third: Duration,
     samples: Vec<(Duration, u64)>,

@@ -34,7 +34,7 @@ fn a_second_process_is_refused() {
     assert_eq!(workspace.lines("out.ndjson").len(), 100);
 }
 
-/// What the second service of a workspace is started with.
+/// The arguments of the second service of a workspace.
 fn second<'a>(database: &'a [String], wait: &'a str) -> Vec<&'a str> {
     let mut arguments = vec!["run", "--db.wait", wait];
     arguments.extend(database.iter().map(String::as_str));
@@ -382,7 +382,7 @@ fn a_backup_is_made_beside_the_service_and_goes_on_when_it_is_restored() {
         std::fs::copy(workspace.path(copy), workspace.path("anabranch.db")).unwrap();
         workspace.once();
         let after = delivered(&workspace);
-        // What was delivered after the backup comes again, and nothing of what was delivered before it.
+        // Records delivered after the backup are delivered again, and none from before it.
         match copy {
             "copy.db" => assert_eq!(after - before, 1_000),
             _ => assert!(after - before <= 1_000, "{}", after - before),

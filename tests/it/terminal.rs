@@ -53,7 +53,7 @@ fn a_letter_is_mended_in_the_editor() {
     assert!(same.expect_code(0).stdout.contains("othing was"));
     let failed = on_terminal(&workspace, "false", ["", ""], &edit).unwrap().expect_code(1).stdout;
     assert!(failed.contains("false ended with"), "{failed}");
-    // What is no record any more is kept for another try.
+    // A line that is no longer a record is kept for another attempt.
     let broken = on_terminal(&workspace, "sed -i 's/create/creat/'", ["", ""], &edit).unwrap().expect_code(2).stdout;
     let kept = broken.split_once("--edit ").unwrap_or_else(|| panic!("{broken}")).1.split_whitespace().next().unwrap();
     let text = std::fs::read_to_string(kept).unwrap();
@@ -143,7 +143,7 @@ fn a_new_pipeline_asks_nothing() {
 /// Orders to a terminal, in seven and in eight bits; and what turns the direction of a line or hides in it.
 const ORDERS: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\u{200b}";
 
-/// What was shown holds no such order. Our own are left: colours, and how a line is drawn anew.
+/// The output has no such control sequence. Our own remain: colours, and those that draw a line again.
 #[track_caller]
 fn gives_no_orders(what: &str, output: &Output) {
     let mut left = output.both();

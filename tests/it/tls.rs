@@ -54,7 +54,7 @@ fn commands_ask_a_service_over_tls() {
     process.finish().expect_code(0);
 }
 
-/// What `openssl req -x509` makes unless told otherwise.
+/// A certificate as `openssl req -x509` makes it by default.
 #[test]
 fn a_certificate_may_be_its_own_authority() {
     let workspace = Workspace::new();

@@ -462,7 +462,7 @@ fn a_dry_run_shows_what_would_be_written() {
     let report: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(report["result"]["pipelines"][0]["records"][1]["events"][0]["written"], "got b!");
 
-    // What is too short has no such part.
+    // A module that is too short has no such section.
     format(r#"{{ substr 5 9 (printf "%s" .Payload.After) }}"#);
     let output = workspace.run(&["pipelines", "dry-run"]).expect_code(1);
     assert!(output.stdout.contains("2 read, 0 delivered, 0 dropped, 2 failed"), "{}", output.both());

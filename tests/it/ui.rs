@@ -11,7 +11,7 @@ use crate::process::{Process, Workspace, numbered_lines, skip};
 
 const BROWSER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ui");
 
-/// What is markup where text is not escaped.
+/// Text that is markup unless it is escaped.
 const MARKUP: &str = "<img src=x onerror=alert(1)></script>";
 
 /// A script that drives a browser; `None` = what it needs is not there.

@@ -78,7 +78,7 @@ impl Source for Directory {
     ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
         let next = resume.get(&Partition::ONLY).map_or(0, |mark| number(&mark.position) + 1);
         let there = rows(&self.0);
-        // What was deleted must be below the stored position: otherwise it was acknowledged before it was stored.
+        // Deleted records must be below the stored position: others were acknowledged before they were stored.
         if let Some(missing) = (next..ROWS).find(|row| !there.contains(row)) {
             return Err(Fault::fatal(
                 codes::ACKNOWLEDGED_EARLY,

@@ -19,7 +19,7 @@ struct Guest<'a> {
     version: &'a str,
     /// Encoded parameters, made by [`parameter`].
     parameters: &'a [Vec<u8>],
-    /// What it does to records, in the words of `guest.wat`.
+    /// The action on records, as `guest.wat` names it.
     process: &'a str,
     /// More of the module: data.
     more: &'a str,
@@ -80,7 +80,7 @@ impl Guest<'_> {
 /// A directory with guests in `processors`, by the name of their file.
 fn workspace(guests: &[(&str, Guest<'_>)]) -> Workspace {
     let mut workspace = Workspace::new();
-    // What is compiled stays so from one test to the next.
+    // Compiled modules remain from one test to the next.
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wasm");
     workspace.env("XDG_CACHE_HOME", cache.to_str().unwrap());
     for (file, guest) in guests {

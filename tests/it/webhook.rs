@@ -117,7 +117,7 @@ fn a_stop_aborts_what_has_no_answer_and_the_next_start_asks_again() {
     let server = Server::start(|request| Reply::ok(request.body.clone()));
     workspace.write("pipelines/p.yaml", posting(&server.url(), ""));
     workspace.once();
-    // What was delivered and not stored before the stop came to its end comes again.
+    // Records delivered and not stored before the stop ended are delivered again.
     let mut lines: Vec<String> = workspace.lines("out.ndjson").iter().map(|line| raw_after(line)).collect();
     lines.sort_by_key(|line| line[5..].parse::<usize>().unwrap());
     lines.dedup();

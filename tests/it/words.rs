@@ -2,7 +2,7 @@
 
 use crate::process::{DECODE, TO_FILE, Workspace, file_to_file, lines_to};
 
-/// What `validate` prints of a pipeline with this step and this destination.
+/// Returns the output of `validate` for a pipeline with this step and this destination.
 fn validate(step: &str, destination: &str, code: i32) -> String {
     pipeline(step, destination).run(&["pipelines", "validate"]).expect_code(code).both()
 }
@@ -52,7 +52,7 @@ fn braces_in_a_setting_that_is_no_template_are_told() {
         (s3("aws.bucket: '{{bucket}}'").replace("aws.bucket: b, ", ""), "${BUCKET}"),
         (s3("aws.bucket: '{{ bucket }}'").replace("aws.bucket: b, ", ""), "${BUCKET}"),
     ] {
-        // What is wrong with the text itself is an error beside it.
+        // An error in the text itself is reported beside it.
         let text = pipeline("", &destination).run(&["pipelines", "validate"]).both();
         assert!(text.contains("warning[settings.not_a_template]"), "{destination}\n{text}");
         assert!(text.contains(said), "{said}: {destination}\n{text}");

@@ -110,7 +110,7 @@ fn segment_numbers_wrap() {
     assert!(ledger.is_empty());
 }
 
-/// What the model is told of a copy: the rows it stands for, by number.
+/// The rows of a copy, by number, as the model counts them.
 struct Copy {
     run: Run,
     rows: Vec<u64>,

@@ -50,7 +50,7 @@ fn load_text(text: &str) -> Loaded {
     load(&files(&[text]), &Environment)
 }
 
-/// What `validate` prints.
+/// Returns the output of `validate`.
 fn report(texts: &[&str]) -> String {
     let files = files(texts);
     let loaded = load(&files, &Environment);

@@ -29,7 +29,7 @@ use super::{Ending, RunOptions, Running, start};
 use crate::plan::stage::StagePlan;
 use crate::testing::{Pipeline, services};
 
-/// What most scenarios need.
+/// Imports that most scenarios need.
 pub(super) struct Bench {
     pub(super) journal: Journal,
     pub(super) store: Arc<MemoryStore>,

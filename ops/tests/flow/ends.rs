@@ -198,7 +198,7 @@ pub(crate) const OPTIONS: CompileOptions = CompileOptions {
     },
 };
 
-/// What the compiler makes of a file, and everything it found.
+/// Compiles a file, and returns the plan and all findings.
 pub(crate) fn compiled(text: &str, registry: &Registry) -> (Files, Option<Compiled>, Diagnostics) {
     let (files, config) = pipeline(text);
     match compile(&config, registry, &OPTIONS) {

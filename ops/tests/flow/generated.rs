@@ -264,7 +264,7 @@ fn processor() -> impl Strategy<Value = String> {
     let condition = prop_oneof![3 => Just(None), 2 => prop::sample::select(&CONDITIONS[..]).prop_map(Some)];
     (step(), condition).prop_map(|(step, condition)| match condition {
         Some(condition) => format!("{step}, condition: {}", quoted(condition)),
-        // What ends every record would end every test.
+        // A processor that fails every record would leave nothing to test.
         None if step.starts_with("plugin: filter") || step.starts_with("plugin: error") => {
             format!("{step}, condition: '{{{{ eq .Metadata.a \"1\" }}}}'")
         }
@@ -280,7 +280,7 @@ fn apply(operator: &Configured, record: &mut Record) -> Decision {
     decisions.pop().map_or(Decision::Keep, |(_, decision)| decision)
 }
 
-/// What became of records at each node.
+/// The records at each node.
 #[derive(Default)]
 struct Fates {
     /// Nodes that a record got past.
@@ -344,7 +344,7 @@ fn run(plan: &PlanGraph, shapes: &Shapes, at: NodeIndex, mut record: Record, fat
     }
 }
 
-/// What the engine itself delivers, after a source of which nothing is known; `None` if it refuses the pipeline for that.
+/// The records that the engine delivers after a source without known fields; `None` if it rejects the pipeline.
 fn delivered(text: &str, records: &[Record]) -> Option<Vec<Record>> {
     let journal = Journal::default();
     let rows = records.to_vec();
@@ -420,7 +420,7 @@ fn what_the_compiler_says_is_true() {
                 // Where a step is wrong, it fails on every record it is applied to, be it an error or, for it has
                 // a condition, a warning.
                 let always = ["flow.not_a_list", "flow.name_taken", "flow.not_convertible", "flow.not_a_text"];
-                // What only the usual records fail of, or those that have a field, is said as that.
+                // The finding names its records if only the usual ones fail, or those with a field.
                 let some = ["nearly every record", "every record that has"];
                 let nearly = some.iter().any(|start| finding.message.starts_with(start));
                 let fails = finding.severity == Severity::Error || (always.contains(&finding.code.name()) && !nearly);
@@ -438,7 +438,7 @@ fn what_the_compiler_says_is_true() {
                         ran.set(ran.get() + 1);
                         prop_assert_eq!(timeless(delivered), timeless(fates.delivered), "{}", text);
                     }
-                    // What it says of all records holds of these.
+                    // A statement about all records must be true of these.
                     None => prop_assert!(fates.delivered.is_empty(), "{}", text),
                 }
             }

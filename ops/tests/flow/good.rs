@@ -137,7 +137,7 @@ fn the_measured_ones() {
     );
 }
 
-/// What looks alike, but is right for some record.
+/// Similar pipelines that are right for some record.
 #[test]
 fn what_may_be_right() {
     let silent = |sources: &[&str], processor: &str| steps_are_silent(sources, &[processor], "plugin: drop");
@@ -149,7 +149,7 @@ fn what_may_be_right() {
     // One of the collections has the field.
     silent(&["orders"], "plugin: filter, condition: '{{ eq .Payload.After.reason \"x\" }}'");
     silent(&["orders"], "plugin: filter, condition: '{{ eq (index .Metadata \"recfmt.collection\") \"orders\" }}'");
-    // What the engine writes into every record.
+    // Fields that the engine writes into every record.
     silent(&["lines"], "plugin: filter, condition: '{{ eq (index .Metadata \"svc.source.connector.id\") \"x\" }}'");
     silent(&["lines"], "plugin: filter, condition: '{{ gt .Metadata.GetReadAt.Unix 7 }}'");
     // Integers compare with floats, nulls with anything.
@@ -246,7 +246,7 @@ fn what_shows_before_it_is_replaced() {
     for between in [
         "plugin: field.set, settings: { field: .Metadata.was, value: '{{ .Metadata.stage }}' }",
         "plugin: filter, condition: '{{ eq .Metadata.stage .Operation.String }}'",
-        // What fails goes to the dead-letter queue with the first value.
+        // A failed record goes to the dead-letter queue with the first value.
         "plugin: json.encode, settings: { field: .Payload.After }",
         "plugin: error, condition: '{{ eq .Operation.String \"delete\" }}'",
         "plugin: custom.javascript",
@@ -273,7 +273,7 @@ fn schemas_make_raw_data_anything() {
     );
 }
 
-/// What looks like a mistake and is none.
+/// Pipelines that look wrong and are right.
 #[test]
 fn unusual_pipelines() {
     let decode = "plugin: json.decode, settings: { field: .Payload.After }";

@@ -44,7 +44,7 @@ fn slips_of_the_pen() {
     ));
 }
 
-/// What to write in place of a mistake in a template.
+/// The correction of a mistake in a template.
 #[test]
 fn remedies_in_templates() {
     let set = |value: &str| format!("plugin: field.set, settings: {{ field: .Metadata.x, value: '{value}' }}");

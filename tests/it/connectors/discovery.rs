@@ -146,12 +146,12 @@ fn a_file_is_asked_once_who_it_is() {
         assert!(workspace.run(&["connectors", "describe", "helper"]).expect_code(0).stdout.contains("v1.2.3"));
         assert_eq!(asked(), 1);
     }
-    // What is remembered and damaged is as if it were not.
+    // A damaged cache entry counts as absent.
     let kept = std::fs::read_dir(workspace.path("cache/anabranch/connectors")).unwrap().next().unwrap().unwrap().path();
     std::fs::write(kept, [0xff; 9]).unwrap();
     workspace.run(&["connectors", "describe", "helper"]).expect_code(0);
     assert_eq!(asked(), 2);
-    // What is built in needs nobody.
+    // Built-in plugins need no program.
     workspace.run(&["connectors", "describe", "file"]).expect_code(0);
     workspace.run(&["connectors", "describe", "generator"]).expect_code(0);
     assert_eq!(asked(), 2);

@@ -195,7 +195,7 @@ fn a_record_that_fails_a_batch_is_the_only_letter_of_it() {
     }
 }
 
-/// What would be refused whatever the record is tried again, and not written off record after record.
+/// A failure that no record causes is retried, instead of failing one record after the other.
 #[test]
 fn a_destination_that_refuses_everything_is_tried_again() {
     for (batch, most) in [(100, 0), (1, 31)] {

@@ -27,7 +27,7 @@ fn killed_with_its_plugins_it_loses_nothing() {
             let already = started(&workspace).len();
             let mut process = workspace.start(&["run"]);
             match kills.when(30_000) {
-                // What comes again may be all that comes: the file is sure to become as large as all lines are.
+                // Repeated records may be all that arrive: the file reaches at least the size of all lines.
                 When::Grown(bytes) => process.wait_until("progress", || size() >= all.min(before + bytes.min(9_000))),
                 When::After(time) => std::thread::sleep(time.min(Duration::from_millis(200))),
             }

@@ -99,7 +99,7 @@ fn plugins_from_before_lifecycle_calls_and_with_much_to_say_are_heard() {
     pipeline(&workspace, "count: 2000, fault: old", "fault: old");
     let mut process = workspace.start(&["run"]);
     wait_for(&mut process, &workspace, LINES);
-    // What they say is more than any pipe holds.
+    // Their output exceeds the buffer of a pipe.
     process.wait_until("all to be said", || workspace.lines("said").len() == 4);
     process.signal("INT");
     let output = process.finish().expect_code(0);

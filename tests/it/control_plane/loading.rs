@@ -84,7 +84,7 @@ fn a_store_that_is_away_while_pipelines_are_loaded_ends_nothing() {
             .env("IT_LOADING", workspace.root())
             .env("IT_LOADING_STORE", database.url()),
     );
-    // What is delivered when the store goes away, and not stored as delivered, is delivered again.
+    // Records whose positions were not stored before the store failed are delivered again.
     let delivered = || {
         let payload =
             |line: &String| serde_json::from_str::<Value>(line).ok()?["payload"]["after"].as_str().map(str::to_owned);

@@ -23,7 +23,7 @@ pub struct Line {
     points: Vec<Point>,
 }
 
-/// What is in one of our drawings.
+/// The elements of a drawing.
 pub struct Drawing {
     size: Rect,
     pub nodes: Vec<(String, Rect)>,

@@ -58,7 +58,7 @@ fn a_condition_that_gives_no_verdict_is_told() {
         text.contains("1 of 10 dead letters.\nThe condition failed for 1 dead letter: the condition printed \"maybe\""),
         "{text}"
     );
-    // What is not looked at is not judged.
+    // A step that is not reached is not judged.
     let page = dlq(&workspace, &["list", "orders", "--where", "{{ .Metadata.a }}", "--node", "touch"], 0);
     assert_eq!((&page["unjudged"], &page["summary"]["unjudged"]), (&Value::Null, &0.into()));
 }

@@ -6,7 +6,7 @@ fn set(field: &str, value: &str) -> String {
     format!("plugin: field.set, settings: {{ field: {field}, value: '{value}' }}")
 }
 
-/// What is found of each value of a setting, if it is not one finding with the text.
+/// Returns the findings of each value of a setting, unless it is one finding with the text.
 fn wrong(rows: &[(&str, &str)], step: impl Fn(&str) -> String) -> Vec<String> {
     let one = |(value, says): &(&str, &str)| {
         let found = found(FILE, &[DECODE, &step(value)], DROP);
@@ -16,7 +16,7 @@ fn wrong(rows: &[(&str, &str)], step: impl Fn(&str) -> String) -> Vec<String> {
     rows.iter().filter_map(one).collect()
 }
 
-/// What is found of values of a setting that some data make right.
+/// Returns the findings of values of a setting that are right for some data.
 fn reported(values: &[&str], step: impl Fn(&str) -> String) -> Vec<String> {
     let one = |value: &&str| {
         let found = found(FILE, &[DECODE, &step(value)], DROP);

@@ -137,7 +137,7 @@ pub(super) const ROWS: &[Row] = &[
         Fix,
     ),
     (CONDITION, "{{ gt .Payload.After.count 10 }}", "23:20", &["must be quoted: '{{ ... }}'"], Fix),
-    // What templates read.
+    // Fields that templates read.
     (
         CONDITION,
         "'{{ gt .Payload.Atfer.count 10 }}'",

@@ -226,7 +226,7 @@ fn a_plain_bucket_of_moto_is_read_and_written() {
     let workspace = workspace(&moto.endpoint(), &pipeline);
     workspace.once();
     assert_eq!(changes(&workspace), (0..5).map(|n| format!("snapshot in/{n}=text {n}")).collect::<Vec<_>>());
-    // What was written is there for who reads.
+    // Readers find the written object.
     workspace.write(
         "pipelines/s3.yaml",
         bucket_to_file("shelf", "          prefix: out/\n          versions: \"off\"").replace("id: read", "id: again"),

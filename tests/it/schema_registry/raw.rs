@@ -28,7 +28,7 @@ fn workspace(operation: &str, steps: &[String]) -> Workspace {
     workspace
 }
 
-/// What is delivered after these steps.
+/// Returns the records delivered after these steps.
 #[track_caller]
 fn delivered(operation: &str, steps: &[String]) -> Vec<Value> {
     let workspace = workspace(operation, steps);

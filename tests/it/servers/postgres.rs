@@ -157,7 +157,7 @@ impl Server {
         self.dir.path().join("data")
     }
 
-    /// What the server logged.
+    /// Returns the log of the server.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }

@@ -26,7 +26,7 @@ pub const BUCKET: &str = "documents";
 /// Where a body ends that would go on for ever, so that a client without a bound fails the test and not the machine.
 pub const TOO_LONG: u64 = 256 << 20;
 
-/// What the server does instead of answering well.
+/// The planted faults of the server.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// Answers with a status and an S3 error code.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::{PATIENCE, Process, Workspace};
 
-/// What a start and an end may take beside what is waited for, on a busy machine.
+/// The longest time of a start and an end, without the time limit under test, on a busy machine.
 const SPARE: Duration = PATIENCE;
 
 /// Accepts, holds the connections, and never answers.

@@ -3,7 +3,7 @@
 
 /// A pipeline from a file of lines to the log.
 pub(super) struct Right {
-    /// What the data must be.
+    /// The data that the pipeline delivers.
     pub(super) of: &'static str,
     /// Lines of the file. No record of them fails.
     pub(super) lines: &'static str,

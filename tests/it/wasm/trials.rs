@@ -61,7 +61,7 @@ fn what_a_guest_asks_is_answered_by_the_test() {
     run(&stub("https://prices.example/v1/a", 418)).expect_code(0);
     // Another answer than the guest wants.
     run(&stub("https://prices.example/v1/a", 404)).expect_code(1);
-    // What nobody answers fails the test, and says what was asked.
+    // A request without a response fails the test, and the message has the request.
     let unmatched = run("").expect_code(1).both();
     assert!(unmatched.contains("https://prices.example/v1/a"), "{unmatched}");
 }

@@ -50,7 +50,7 @@ mod tests {
     fn it_gives_so_many_at_once_and_then_so_many_a_second() {
         let pace = Pace::new(SECOND - SECOND / 10, u64::MAX);
         assert_eq!((0..100).filter(|_| pace.take(0, SECOND / 10)).count(), 10);
-        // What was not taken in a second is there at its end, and no more than that.
+        // Unused permits of a second remain at its end, and no more than those.
         assert_eq!((0..100).filter(|_| pace.take(5 * SECOND, SECOND / 10)).count(), 10);
         let later = (1..=1000).map(|ms| 5 * SECOND + ms * SECOND / 1000);
         assert_eq!(later.filter(|now| pace.take(*now, SECOND / 10)).count(), 10);

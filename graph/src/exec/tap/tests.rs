@@ -30,7 +30,7 @@ impl Bench {
     }
 }
 
-/// What an inspection has by now.
+/// Returns the records that an inspection has so far.
 fn seen(inspection: &mut Inspection) -> Vec<TappedRecord> {
     std::iter::from_fn(|| inspection.try_next()).collect()
 }
@@ -74,7 +74,7 @@ async fn around(kind: impl FnOnce() -> StageKind) {
     assert_eq!(rows_seen(&mut inspections[0]), all_rows);
     let before = seen(&mut inspections[1]);
     assert_eq!(before.iter().map(|seen| row_at(seen.record.position())).collect::<Vec<_>>(), all_rows);
-    // What the step changes afterwards is not seen.
+    // The inspection does not show later changes of the step.
     assert!(before.iter().all(|seen| seen.record.metadata.get("mark").is_none()));
     let after = seen(&mut inspections[2]);
     assert_eq!(after.iter().map(|seen| row_at(seen.record.position())).collect::<Vec<_>>(), left);

@@ -47,7 +47,7 @@ async fn a_source_at_rest_is_not_asked() {
         tokio::time::sleep(Duration::from_secs(600)).await;
         assert_eq!(left(&progress), expected);
         assert!(upstream.asked() <= most, "{}", upstream.asked());
-        // What comes then is noticed.
+        // A later record is noticed.
         upstream.add(50..90);
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(left(&progress), expected);

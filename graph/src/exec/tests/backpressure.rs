@@ -135,7 +135,7 @@ enum Growth {
     Pieces,
 }
 
-/// What a record of 10,000 bytes is made of a small one.
+/// Makes a record of 10,000 bytes from a small one.
 fn enlarge(record: &mut Record, growth: Growth) -> Decision {
     let large = Data::Raw(vec![0; 10_000].into());
     match growth {
@@ -221,7 +221,7 @@ async fn a_queue_is_bounded_by_what_records_became() {
     pipeline.write(&[grown], "a", &hung);
     let running = bench.start(&pipeline.plan());
     tokio::time::sleep(Duration::from_secs(600)).await;
-    // What the destination took in one call, the four that fit in the queue, and the one that waits for room.
+    // The call of the destination, the four that fit in the queue, and the one that waits for room.
     let first = hung.calls().first().copied().unwrap_or_default();
     let made = made.load(std::sync::atomic::Ordering::Relaxed);
     assert!(made <= first + 6, "{made} records were made, {first} of them were being written");

@@ -63,7 +63,7 @@ async fn a_hung_destination_uses_up_the_budget_and_is_named() {
     assert_eq!(left, ["a"]);
     let took = since.elapsed();
     assert!(took >= Duration::from_secs(17) && took < Duration::from_secs(20), "{took:?}");
-    // What was delivered everywhere is acknowledged, the rest is kept.
+    // Rows that all destinations have are acknowledged; the others are kept.
     assert_eq!(upstream.kept(), 60);
     assert_eq!(good.rows().len(), 100);
 }

@@ -77,7 +77,7 @@ async fn crashes_of_a_whole_graph_lose_nothing() {
     }
 }
 
-/// What a kill takes apart is not reported as broken.
+/// An interrupted record of a killed run is not reported as broken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_run_that_is_killed_ends_as_killed() {
     for micros in 0..400 {

@@ -264,7 +264,7 @@ async fn another_run_that_writes_the_same_destination_is_noticed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_source_resumes_after_the_mark_of_its_only_destination() {
-    // What the store has, what the destination has, and where the source goes on.
+    // The position in the store, the mark of the destination, and where the source continues.
     for (stored, theirs, from) in [
         (None, Some(mark(1, 60)), 60),
         (Some(mark(1, 50)), Some(mark(1, 60)), 60),
@@ -330,7 +330,7 @@ async fn beside_another_destination_rows_are_left_out_if_the_source_replays_exac
     }
 }
 
-/// What a destination has of a run over rows `0..100`, with the store's mark and receipt.
+/// Returns the rows that a destination has after a run over rows `0..100`, with the store's mark and receipt.
 async fn after_a_run(bench: &Bench, pipeline: &Arc<crate::plan::stage::StagePlan>) {
     finished(&bench.run(pipeline).await);
     assert_eq!(bench.store.mark("p", &lane("in")), Some(mark(1, 100)));
@@ -544,7 +544,7 @@ fn mix(seed: u64, n: u64) -> u64 {
 
 const ROWS: u64 = 300;
 
-/// What becomes of a row in a random pipeline, as its seed says.
+/// The fate of a row in a random pipeline, as its seed decides.
 #[derive(Clone, Copy)]
 struct Fates {
     seed: u64,

@@ -128,7 +128,7 @@ async fn lanes_that_were_replaced_give_their_places_away() {
     late.into_iter().for_each(|lineage| lanes.settle(lineage).unwrap());
     assert!(lanes.places_taken() <= 10, "{}", lanes.places_taken());
     assert!(lanes.conserved() && !lanes.any_abandoned());
-    // What is read next is stored as ever.
+    // Later rows are stored as usual.
     lanes.settle(open(&lanes, &alarm, index)).unwrap();
     let settled = lanes.advance();
     assert_eq!(settled.len(), 1);

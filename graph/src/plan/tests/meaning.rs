@@ -19,10 +19,10 @@ use crate::testing::any_pipeline::any_pipeline;
 use crate::testing::notation::pipeline;
 use crate::testing::scripted::registry;
 
-/// What arrives at each destination, and `failed`, in order.
+/// The rows that arrive at each destination and at `failed`, in order.
 type Arrived = BTreeMap<String, Vec<Record>>;
 
-/// What an operator makes of rows: for each row the records that stay, or none and whether it failed.
+/// The result of an operator: for each row the records that stay, or none and whether it failed.
 fn apply(operator: &Configured, records: &mut [Record], selected: Option<&Mask>) -> Vec<(usize, Decision)> {
     let host = Host { pipeline: "demo".into(), node: "step".into(), ..testing::host() };
     Opened::new(operator, host).unwrap().process(records, selected)

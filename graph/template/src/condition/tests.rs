@@ -329,7 +329,7 @@ fn verdicts_share_a_budget_of_steps() {
     assert!(matches!(failing.evaluate_within(&order(), &mut { full }), Judgement::Failed(_)));
 }
 
-/// What a verdict costs is what its thread computes: the time in which others have the processor is not its own. The clock
+/// The cost of a verdict is the CPU time of its thread: time in which other threads run does not count. The clock
 /// stands still here.
 #[tokio::test(start_paused = true)]
 async fn a_verdict_is_charged_with_processor_time() {

@@ -105,7 +105,7 @@ async fn what_is_remembered_is_not_asked_for() {
     assert_eq!(ask(&[("inputType", "query")], &["a"]).await, 5);
     assert_eq!(ask(&[("cache", "false")], &["a"]).await, 6);
     assert_eq!(ask(&[], &["a", "bb", "ccc"]).await, 6);
-    // What is damaged is asked for again.
+    // A damaged entry is requested again.
     notebook.entries.lock().unwrap().values_mut().for_each(|bytes| bytes.truncate(7));
     assert_eq!(ask(&[], &["a"]).await, 7);
 }
@@ -185,7 +185,7 @@ async fn answers_that_contradict_themselves_are_refused_whole_and_not_remembered
     for (indexes, why) in [
         (vec![Some(0), Some(0), Some(0)], "index 0 occurs twice"),
         (vec![Some(2), Some(1), Some(1)], "index 1 occurs twice"),
-        // What has no index is where it stands.
+        // An entry without an index has the position of its place.
         (vec![Some(1), None, Some(2)], "index 1 occurs twice"),
         (vec![Some(0), Some(1), Some(3)], "index 3 is beyond the last of 3 texts"),
         (vec![Some(0), Some(1)], "it has 2 embeddings for 3 texts"),

@@ -25,7 +25,7 @@ fn encoded(schema: &str, value: &Value) -> Result<Vec<u8>, String> {
     result.map(|()| rest).map_err(|error| error.to_string())
 }
 
-/// What the library makes of our bytes.
+/// Decodes our bytes with the library.
 fn read(schema: &str, bytes: &[u8]) -> Avro {
     let schema = Schema::parse_str(schema).unwrap();
     GenericDatumReader::builder(&schema).build().unwrap().read_value(&mut &bytes[..]).unwrap()

@@ -55,7 +55,7 @@ fn encoded(bytes: &'static [u8]) -> Record {
     record
 }
 
-/// What was written, and which rows were refused with which code.
+/// Returns the bytes written, and the rejected rows with their codes.
 fn written(settings: &[(&str, &str)], rows: &[Record]) -> (Vec<Record>, Vec<(usize, &'static str)>) {
     written_by(around, settings, rows)
 }
@@ -136,7 +136,7 @@ fn who_decodes_by_himself_gets_fields_encoded() {
     let (kept, refused) = written_by(super::encoded, &[], &rows);
     assert_eq!(refused, []);
     assert_eq!(kept[..2], [encoded(b"\x02"), encoded(b"\x04")]);
-    // What the version does not fit has another one, and what fits none stays as it is.
+    // A record that does not fit this version has another one; a record that fits none is unchanged.
     assert_eq!(kept[2].payload.after, Data::Raw(bytes::Bytes::from_static(b"\x02x")));
     assert_eq!(kept[2].metadata.get(&SchemaPart::Payload.names().1).map(Str::as_str), Some("2"));
     assert_eq!(kept[3..], [nameless, plain]);

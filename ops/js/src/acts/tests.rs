@@ -2,7 +2,7 @@ use crate::program::Program;
 
 use super::*;
 
-/// What a body does: `read after.x?` for an act that not every call gets to.
+/// The acts of a body: `read after.x?` is an act that not every call reaches.
 fn acts(body: &str) -> String {
     of(&format!("function process(rec) {{ {body}\n return rec }}"))
 }

@@ -10,7 +10,7 @@ fn sample(what: &str) -> Record {
     crate::testing::record(&SAMPLE.replace("KEEP", what))
 }
 
-/// What happens to three records, the middle one of which is told to do something.
+/// Runs three records, the middle one of which has an instruction.
 fn between(script: &str, timeout: &str) -> Vec<Result<usize, String>> {
     let script = format!(
         "let seen = 0;

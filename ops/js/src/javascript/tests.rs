@@ -505,7 +505,7 @@ fn metadata_has_the_names_of_the_reference_service_too() {
     }
 }
 
-/// What is said of a script after a source of raw data, or of fields.
+/// Returns the findings of a script after a source of raw data, or of fields.
 fn findings(script: &str, after: anabranch_plugin::flow::Shape) -> String {
     use anabranch_plugin::flow::{Flow, RecordShape, Shape};
 

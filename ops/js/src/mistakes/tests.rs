@@ -366,7 +366,7 @@ fn fields_that_no_record_has_are_told_where_the_fields_are_known() {
                 fields(),
                 "this is undefined: .Payload.After has no \"discount\"",
             ),
-            // What may be made, or missing on purpose.
+            // Fields that may be created by the script, or be absent on purpose.
             ("if (rec.Payload.After.discount) return null", fields(), ""),
             ("console.log(rec.Payload.After.discount ?? 0)", fields(), ""),
             ("console.log(rec.Payload.After?.discount)", fields(), ""),

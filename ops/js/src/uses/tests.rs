@@ -9,7 +9,7 @@ const PLACES: [(RecordObject, &str); 6] = [
     (RecordObject::After, "after"),
 ];
 
-/// What a body may keep, and the fields of the others that it names.
+/// The fields that a body may keep, and the other fields that it names.
 fn uses(body: &str) -> String {
     of(&format!("function process(rec) {{ {body} }}"))
 }

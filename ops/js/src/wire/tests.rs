@@ -72,7 +72,7 @@ fn metadata_that_records_share_travels_once() {
     write_order(&mut frame, false, &rows, &Wants { metadata: Want::Whole, ..Wants::default() }).unwrap();
     let of_all = "\x01a\x011\x01b".len() + 2;
     assert_eq!(frame.len(), 5 + 2 + (1 + of_all) + 1 + (1 + of_all + 5));
-    // What becomes of it is shared, too.
+    // The result is shared, too.
     let mut made = Vec::new();
     write_number(&mut made, 3);
     for row in &rows {
@@ -134,7 +134,7 @@ fn what_a_script_left_alone_does_not_travel_back() {
     made.payload.after.fields_mut().unwrap().insert("more", Value::Bool(true));
     made.payload.after.fields_mut().unwrap().remove("big");
     made.payload.after.fields_mut().unwrap().insert("text", "x".into());
-    // What is gone by its number, what is new by its name, what has another value by its number; and the end.
+    // Removed fields by number, new fields by name, changed fields by number, and the end.
     assert_eq!(answer(&made), 2 + 1 + 2 + (1 + 5 + 1) + (2 + 3) + 1);
     let fields = (0..40).map(|n| (format!("f{n}"), Value::Int(n))).chain([("no".into(), Value::Bool(true))]);
     made.payload.after = Data::from(fields.collect::<Object>());

@@ -66,7 +66,7 @@ async fn what_is_far_ahead_is_counted_and_named_and_read_in_its_time() {
     assert_eq!(again.left().await.1, None);
 }
 
-/// What changes while the bucket is read belongs to the next run, as ever.
+/// A change during a listing belongs to the next one, as usual.
 #[tokio::test]
 async fn a_store_that_is_always_a_little_ahead_holds_up_no_end() {
     let server = server();

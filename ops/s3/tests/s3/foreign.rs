@@ -110,7 +110,7 @@ async fn an_object_that_changed_since_it_was_listed_is_listed_again() {
             server.put("k03", "newest");
             server.set_clock(START + 3);
         });
-        // What a server says that has the newest object and does not know `If-Match`.
+        // The answer of a server that has the newest object and does not support `If-Match`.
         Some(Fault::Late(Duration::from_millis(300), Box::new(instead(200, "\"of the newest\"", b"newest"))))
     });
     let mut found = Vec::new();

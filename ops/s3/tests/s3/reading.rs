@@ -113,7 +113,7 @@ impl Reading {
         self.records().await.iter().map(shown).collect()
     }
 
-    /// What is left to read, and what the reader says of it at its end.
+    /// Reads the remaining records, and returns the reader's report at its end.
     pub async fn left(&mut self) -> (Backlog, Option<String>) {
         (self.reader.backlog().await.unwrap(), self.reader.left())
     }

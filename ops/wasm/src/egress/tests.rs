@@ -56,7 +56,7 @@ fn settings_that_are_none_are_found_before_anything_starts() {
     }
 }
 
-/// What comes back for a request to a server of which the endpoint is allowed.
+/// Returns the response to a request to a server with an allowed endpoint.
 fn call(server: &Server, request: Request) -> Result<Response, RequestFailure> {
     let endpoint = format!("http://{}", server.address());
     let egress =

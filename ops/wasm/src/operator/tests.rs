@@ -80,7 +80,7 @@ fn record(key: &str) -> Record {
     record
 }
 
-/// What became of each row: `=` as it was, a number of parts, `-` filtered, or a code.
+/// The result of each row: `=` for unchanged, a number of parts, `-` for filtered, or a code.
 fn run_on(operator: &mut Wasm, keys: &[&str]) -> Vec<String> {
     let mut records: Vec<Record> = keys.iter().map(|key| record(key)).collect();
     let before = records.clone();

@@ -11,7 +11,7 @@ use crate::wire::host_side;
 #[derive(Default)]
 struct Script {
     commands: Vec<Command>,
-    /// What ends it, where it is not the end of the commands.
+    /// The error that ends it, unless the commands end.
     ends: Option<HostError>,
     seen: Rc<RefCell<Seen>>,
     parked: Option<(Vec<u8>, Vec<u8>)>,

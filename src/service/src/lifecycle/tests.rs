@@ -224,7 +224,7 @@ async fn the_duration_includes_the_wait_for_recovery() {
     assert_eq!(took(), ended, "the time goes on after the end");
 }
 
-/// What an attempt read and did not deliver is left, although nothing runs that could be drained.
+/// Records that an attempt read and did not deliver are reported as left, although nothing runs that could be drained.
 #[tokio::test]
 async fn a_stop_during_the_wait_for_recovery_says_that_something_is_left() {
     for by in [StopReason::System, StopReason::User] {

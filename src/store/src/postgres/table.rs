@@ -32,7 +32,7 @@ const TRIAL: &str = "trial";
 /// Maximum bytes of cached results.
 const MEMO_BOUND: i64 = 256 << 20;
 
-/// What exists under the name of the store.
+/// The kind of relation that exists under the name of the store.
 pub(super) enum Prepared {
     /// The store.
     Ready,

@@ -53,7 +53,7 @@ fn record(json: &Json) -> Record {
     record
 }
 
-/// What happened, as the file tells it.
+/// The result that the file of conformance data records.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     Output(Vec<u8>),

@@ -49,7 +49,7 @@ impl AsyncOperator for Making {
 
 const AB: &str = r#"{"name":"record","type":"record","fields":[{"name":"a","type":"long"}]}"#;
 
-/// What becomes of records in a strip, by a processor that computes and by one that waits.
+/// Runs records through a strip, with an inline and with an async processor.
 fn made_as(writes: &Access, settings: &[(&str, &str)], change: Change, rows: &[Record]) -> Vec<Record> {
     let built = |class| {
         let registry = Arc::new(MemoryRegistry::new());
@@ -84,7 +84,7 @@ fn made_as(writes: &Access, settings: &[(&str, &str)], change: Change, rows: &[R
 
 fn made(change: Change, record: &Record) -> Record {
     let mut made = made_as(&Access::Everything, &[], change, std::slice::from_ref(record));
-    // What is said to leave the metadata alone is not looked at as closely.
+    // A processor that declares that it leaves the metadata alone is checked less closely.
     let data = Access::These(vec![vec!["Key".into()], vec!["Payload".into()]]);
     if made[0].metadata.get("own").is_none() {
         assert_eq!(made_as(&data, &[], change, std::slice::from_ref(record)), made);

@@ -22,7 +22,7 @@ const RECORDS: [&str; 4] = [
     r#"{"position":"cw==","operation":"snapshot","metadata":{"n":"4","a":"5"},"key":{"id":2,"o":{}},"payload":{"before":null,"after":"cmF3"}}"#,
 ];
 
-/// What a script makes of the records, one after the other.
+/// Runs a script over records, one after the other.
 fn made(script: &str) -> Vec<Result<Vec<String>, String>> {
     let mut worker = Worker::new(script);
     let shown = |made: Vec<Record>| made.iter().map(text).collect();
@@ -90,7 +90,7 @@ fn a_worker_is_sent_what_its_script_can_look_at() {
             Wants { key: fields(&["a"]), before: fields(&["b"]), ..Wants::default() },
         ),
         ("f(rec.Payload)", Wants { before: Want::Whole, after: Want::Whole, ..Wants::default() }),
-        // What is the same in both stays as it was, with its type.
+        // A value that is equal in both is unchanged and keeps its type.
         (
             "rec.Payload.After = { a: rec.Metadata.b }; return rec",
             Wants { metadata: fields(&["b"]), after: Want::Whole, ..Wants::default() },
@@ -249,7 +249,7 @@ fn statement() -> impl Strategy<Value = String> {
         0 => format!("if ({value}) {{ {simple} }}"),
         _ => format!("{simple};"),
     });
-    // What a step fails with is part of what is compared, but most go on.
+    // The error of a step is compared too, but most steps succeed.
     (simple, 0..8).prop_map(|(simple, chance)| match chance {
         0 => simple,
         _ => format!("try {{ {simple} }} catch (e) {{ n += 1 }}"),

@@ -245,7 +245,7 @@ async fn rows_that_all_lack_the_same_are_not_at_fault() {
     }
 }
 
-/// What a trigger needs is not there: nothing of that is in the rows.
+/// A trigger fails because of an object that does not exist; no row causes this.
 #[tokio::test]
 async fn rows_that_a_broken_trigger_refuses_are_not_at_fault() {
     let Some(db) = Database::create() else { return };
@@ -453,7 +453,7 @@ async fn a_server_that_restarts_loses_nothing() {
     assert_eq!(db.query("SELECT count(*), min(n) FROM t"), ["600|3"]);
 }
 
-/// What PostgreSQL takes for one key and we for two: written one after the other.
+/// Two keys for us are one key for PostgreSQL: their rows are written one after the other.
 #[tokio::test]
 async fn keys_that_are_equal_only_to_the_server_are_no_error() {
     let Some(db) = Database::create() else { return };
@@ -472,7 +472,7 @@ async fn tls_checks_as_much_as_it_is_told() {
     certified("CA:FALSE").await;
 }
 
-/// What `openssl req -x509` makes unless told otherwise, and what PostgreSQL's documentation has its readers make.
+/// The certificate that `openssl req -x509` makes by default, as in PostgreSQL's documentation.
 #[tokio::test]
 async fn a_certificate_that_is_its_own_authority_is_checked_too() {
     certified("CA:TRUE").await;

@@ -33,7 +33,7 @@ fn time_tells_of_keys_that_nobody_remembers_and_memory_of_the_others() {
     let (finds, ended) = sweep(Some(horizon(20)), horizon(30), SeenObjects::default(), &keys);
     assert_eq!(finds, ["create b"]);
     assert_eq!(ended.deferred, Some(30));
-    // What is older than its time says is seen all the same, since it was not there.
+    // An object that is older than the last listing is found, because the last listing did not have it.
     let keys = [("a", 10, "1"), ("aa", 5, "late"), ("b", 20, "2"), ("c", 30, "1")];
     let (finds, ended) = sweep(Some(horizon(30)), horizon(40), ended.memory, &keys);
     assert_eq!(finds, ["create aa", "update b", "create c"]);

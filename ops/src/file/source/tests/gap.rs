@@ -19,7 +19,7 @@ async fn rotated_between_two_runs(names: &[&str]) -> (tempfile::TempDir, PathBuf
     (directory, path, resume)
 }
 
-/// What a restart reads up to the end of the file at the path, how many files it counts as missed, and what it says.
+/// The lines that a restart reads up to the end of the file, the number of missed files, and the message.
 fn restarted(path: &Path, resume: Resume, mut while_it_waits: impl FnMut()) -> (String, u64, Vec<String>) {
     let mut follower = Follower::new(path.to_owned(), Some(resume));
     let (mut text, mut warnings) = (Vec::new(), Vec::new());

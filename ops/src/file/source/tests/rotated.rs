@@ -190,7 +190,7 @@ pub(super) fn until_open(path: &Path) {
     }
 }
 
-/// What a careless rotation does: the old file is compressed and deleted as soon as the new one is there.
+/// A careless rotation: the old file is compressed and deleted as soon as the new one exists.
 fn rotate(path: &Path, text: &str) {
     let moved = path.with_extension("log.1");
     if path.exists() {

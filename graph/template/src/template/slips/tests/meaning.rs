@@ -84,7 +84,7 @@ fn corrected(text: &str) -> Option<String> {
     let mut text = format!("{{{{ {text} }}}}");
     for _ in 0..8 {
         let Err(error) = Template::parse(&text, MissingKey::NoValue) else {
-            // What compiles is looked at by the walk through the template, which asks for the call that is meant.
+            // A template that compiles is checked by the traversal, which suggests the call.
             let inner = text.trim_start_matches("{{").trim_end_matches("}}").trim();
             let meant = super::super::command(inner).filter(|_| inner.starts_with('.'));
             return Some(meant.map_or_else(|| text.clone(), |meant| format!("{{{{ {meant} }}}}")));
