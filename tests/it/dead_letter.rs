@@ -115,6 +115,16 @@ fn the_log_says_where_the_record_is_that_failed_and_not_what_is_in_it() {
 }
 
 #[test]
+fn the_log_does_not_promise_a_letter_for_the_record_that_stops_the_pipeline() {
+    let (workspace, output) = run("    dead-letter-queue: { plugin: store }", 20);
+    let text = output.expect_code(1).both();
+    assert!(text.contains("a record failed, and the pipeline stops") && text.contains("in.txt:8"), "{text}");
+    assert!(!text.contains("goes to the dead-letter queue"), "{text}");
+    let letters = workspace.run(&["dlq", "list", "letters"]).expect_code(0).stdout;
+    assert!(letters.contains("has no dead letters"), "{letters}");
+}
+
+#[test]
 fn failures_of_one_kind_are_counted_and_records_are_logged_at_debug_only() {
     const QUEUE: &str = "    dead-letter-queue: { plugin: log, window-size: 0 }";
     let (workspace, output) = run(QUEUE, 1_000);

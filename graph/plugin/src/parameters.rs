@@ -87,6 +87,11 @@ pub trait Parameters: Sized {
 }
 
 /// A type that a parameter can have.
+#[diagnostic::on_unimplemented(
+    message = "a parameter cannot have the type `{Self}`",
+    note = "use String, Str, PathBuf, bool, f64, i64, u32, u64, usize, Duration, ByteSize, Reference, Template, an enum \
+            that implements Choice, or a Vec or Option of these"
+)]
 pub trait ParameterType: Sized {
     /// Kind of the parameter.
     const KIND: ParameterKind;

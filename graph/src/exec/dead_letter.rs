@@ -257,9 +257,9 @@ impl DeadLetters {
         let first = letters.len();
         let mut too_many = None;
         for ((record, origin), fault) in batch.records().iter().zip(origins).zip(&faults) {
-            self.failures.note(&self.context, record, &origin, fault);
-            if let Err(stop) = self.check(&origin, fault) {
-                too_many = Some(stop);
+            too_many = self.check(&origin, fault).err();
+            self.failures.note(&self.context, record, &origin, fault, too_many.is_some());
+            if too_many.is_some() {
                 break;
             }
             letters.push(self.letter(record, &origin, fault));

@@ -85,20 +85,24 @@ impl Failures {
         }
     }
 
-    /// Notes a failure, and logs it if it is the first of its kind.
-    pub(super) fn note(&mut self, context: &Context, record: &Record, origin: &CopyOrigin, fault: &Fault) {
+    /// Notes a failure, and logs it if it is the first of its kind or stops the run.
+    pub(super) fn note(&mut self, context: &Context, record: &Record, origin: &CopyOrigin, fault: &Fault, stops: bool) {
         let step = fault.node().cloned().unwrap_or_default();
         let line = self.line(context, record, origin, fault);
-        if let Some(kind) = self.kinds.get_mut(&(step.clone(), fault.code())) {
+        if !stops && let Some(kind) = self.kinds.get_mut(&(step.clone(), fault.code())) {
             kind.more += 1;
             kind.latest = Some(line);
             return;
         }
         let Line { source, position, key, error } = line;
+        let message = if stops { "a record failed, and the pipeline stops" } else { &*self.message };
         line!(
             self.level, pipeline = %context.pipeline, %source, %position, %key, %step, code = fault.code().name(), %error,
-            "{}", self.message
+            "{message}"
         );
+        if stops {
+            return;
+        }
         let kind = RepeatedFailure { due: Instant::now() + EVERY, more: 0, latest: None };
         self.kinds.insert((step, fault.code()), kind);
     }
@@ -143,7 +147,7 @@ fn readable(position: &Position, origin: &CopyOrigin) -> String {
         "" => String::new(),
         partition => format!(" of partition {partition}"),
     };
-    let number = format!("record {}{partition}", origin.seq);
+    let number = format!("record {}{partition}", origin.seq + 1);
     match std::str::from_utf8(&position.0) {
         Ok(text) if !text.contains(char::is_control) => format!("{text} ({number})"),
         _ => number,

@@ -45,7 +45,7 @@ struct Outbox {
 #[async_trait]
 impl Destination for Outbox {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
-        fs::create_dir_all(&self.path).await.map_err(failed)?;
+        fs::create_dir_all(&self.path).await.map_err(|error| self.failed(error))?;
         Ok(Box::new(self.clone()))
     }
 
@@ -55,10 +55,16 @@ impl Destination for Outbox {
     }
 }
 
-fn failed(error: Error) -> Fault {
-    match error.kind() {
-        ErrorKind::NotADirectory | ErrorKind::PermissionDenied => Fault::fatal(codes::OUTBOX_IO, error),
-        _ => Fault::transient(codes::OUTBOX_IO, error),
+impl Outbox {
+    /// Returns the fault for an error of the directory. Some errors remain until a person does something.
+    fn failed(&self, error: Error) -> Fault {
+        let what = format!("cannot write to {}: {error}", self.path.display());
+        match error.kind() {
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory | ErrorKind::PermissionDenied => {
+                Fault::fatal(codes::OUTBOX_IO, what)
+            }
+            _ => Fault::transient(codes::OUTBOX_IO, what),
+        }
     }
 }
 
@@ -105,7 +111,7 @@ impl Writer for Outbox {
         for record in rows {
             verdicts.push(match name_of(record) {
                 Ok(name) => {
-                    self.store(name, record).await.map_err(failed)?;
+                    self.store(name, record).await.map_err(|error| self.failed(error))?;
                     Ok(Delivered::Accepted)
                 }
                 Err(fault) => Err(fault),
@@ -116,8 +122,8 @@ impl Writer for Outbox {
 
     async fn flush(&mut self) -> Result<(), Fault> {
         // The names of files are durable when the directory is.
-        let directory = File::open(&self.path).await.map_err(failed)?;
-        directory.sync_all().await.map_err(failed)
+        let directory = File::open(&self.path).await.map_err(|error| self.failed(error))?;
+        directory.sync_all().await.map_err(|error| self.failed(error))
     }
 }
 

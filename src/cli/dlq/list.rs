@@ -169,7 +169,7 @@ fn text(arguments: &Arguments, found: &LetterPage, queue: Option<&QueueSummary>)
             None => format!("Pipeline {} has no dead letters.\n", arguments.pipeline),
             Some(place) => format!(
                 "Pipeline {} keeps no dead letters in the store: {place}. To keep them there, set `dead-letter-queue: \
-                 {{plugin: store}}`.\n",
+                 {{plugin: store, window-size: 0}}`.\n",
                 arguments.pipeline
             ),
         });

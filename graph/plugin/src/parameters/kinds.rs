@@ -126,6 +126,7 @@ macro_rules! kinds {
 
 kinds! {
     Text: Str = |_value, text| Typed::Text => text.clone();
+    Text: String = |_value, text| Typed::Text => text.as_str().to_owned();
     File: PathBuf = |_value, text| Typed::Text => PathBuf::from(text.as_str());
     Float: f64 = |value, _text| Typed::Float(number) => *number;
     Bool: bool = |value, _text| Typed::Bool(flag) => *flag;
