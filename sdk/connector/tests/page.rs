@@ -18,7 +18,7 @@ fn the_commands_of_the_page_print_what_it_shows() {
     let yaml = blocks(page, "yaml");
     fs::write(path("pipelines/cards.yaml"), yaml[0]).unwrap();
 
-    let others = ["cargo new --lib my-anabranch", "cargo test"];
+    let others = ["cargo new --lib my-anabranch\ncp anabranch/Cargo.lock my-anabranch/", "cargo test"];
     let commands: Vec<&str> = blocks(page, "sh").into_iter().filter(|block| !others.contains(block)).collect();
     assert_eq!(commands.concat().matches("cargo run -- ").count(), 4, "{commands:?}");
     let script = format!(
