@@ -257,11 +257,12 @@ impl DeadLetters {
         let first = letters.len();
         let mut too_many = None;
         for ((record, origin), fault) in batch.records().iter().zip(origins).zip(&faults) {
-            too_many = self.check(&origin, fault).err();
-            self.failures.note(&self.context, record, &origin, fault, too_many.is_some());
-            if too_many.is_some() {
+            if let Err(stop) = self.check(&origin, fault) {
+                self.failures.note_last(&self.context, record, &origin, fault);
+                too_many = Some(stop);
                 break;
             }
+            self.failures.note(&self.context, record, &origin, fault);
             letters.push(self.letter(record, &origin, fault));
         }
         for (row, context) in spans.iter().flat_map(|(spans, _)| spans) {

@@ -85,26 +85,33 @@ impl Failures {
         }
     }
 
-    /// Notes a failure, and logs it if it is the first of its kind or stops the run.
-    pub(super) fn note(&mut self, context: &Context, record: &Record, origin: &CopyOrigin, fault: &Fault, stops: bool) {
+    /// Notes a failure, and logs it if it is the first of its kind.
+    pub(super) fn note(&mut self, context: &Context, record: &Record, origin: &CopyOrigin, fault: &Fault) {
         let step = fault.node().cloned().unwrap_or_default();
         let line = self.line(context, record, origin, fault);
-        if !stops && let Some(kind) = self.kinds.get_mut(&(step.clone(), fault.code())) {
+        if let Some(kind) = self.kinds.get_mut(&(step.clone(), fault.code())) {
             kind.more += 1;
             kind.latest = Some(line);
             return;
         }
-        let Line { source, position, key, error } = line;
-        let message = if stops { "a record failed, and the pipeline stops" } else { &*self.message };
-        line!(
-            self.level, pipeline = %context.pipeline, %source, %position, %key, %step, code = fault.code().name(), %error,
-            "{message}"
-        );
-        if stops {
-            return;
-        }
+        self.log(context, &step, fault.code(), line, &self.message);
         let kind = RepeatedFailure { due: Instant::now() + EVERY, more: 0, latest: None };
         self.kinds.insert((step, fault.code()), kind);
+    }
+
+    /// Logs the failure that stops the run. Its record becomes no dead letter.
+    pub(super) fn note_last(&self, context: &Context, record: &Record, origin: &CopyOrigin, fault: &Fault) {
+        let step = fault.node().cloned().unwrap_or_default();
+        let line = self.line(context, record, origin, fault);
+        self.log(context, &step, fault.code(), line, "a record failed, and the pipeline stops");
+    }
+
+    fn log(&self, context: &Context, step: &Str, code: Code, line: Line, message: &str) {
+        let Line { source, position, key, error } = line;
+        line!(
+            self.level, pipeline = %context.pipeline, %source, %position, %key, %step, code = code.name(), %error,
+            "{message}"
+        );
     }
 
     /// Returns the time of the next count; `None` if there is nothing to count.

@@ -6,7 +6,6 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::access::PropertyAccess;
 use boa_engine::ast::expression::literal::LiteralKind;
@@ -21,6 +20,7 @@ use crate::ending;
 use crate::position::Position;
 use crate::process::{Bindings, Process};
 use crate::spot::{ExpressionMeaning, NameScope, RecordObject, spot, step, unparenthesized};
+use crate::visitor::{VisitWith, Visitor};
 
 mod fields;
 mod reads;

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::StatementListItem;
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::literal::LiteralKind;
@@ -13,6 +12,7 @@ use boa_engine::interner::Sym;
 
 use crate::inner::visit_inner_functions;
 use crate::spot::unparenthesized;
+use crate::visitor::{VisitWith, Visitor};
 
 /// Returns `true` if no call of the function returns a value, so that it drops every record. `undefined` is the symbol
 /// of that name, if the script uses it.

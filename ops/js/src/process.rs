@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::declaration::{Binding, Declaration, LexicalDeclaration, VariableList};
 use boa_engine::ast::expression::operator::assign::AssignTarget;
 use boa_engine::ast::expression::operator::update::UpdateTarget;
@@ -15,6 +14,7 @@ use boa_engine::ast::{Script, StatementListItem};
 use boa_engine::interner::Sym;
 
 use crate::spot::unparenthesized;
+use crate::visitor::{VisitWith, Visitor};
 
 /// The function `process` of a script.
 pub(crate) struct Process<'a> {

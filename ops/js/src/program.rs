@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use crate::visitor::{VisitWith, Visitor};
 use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use boa_engine::Source;
@@ -21,6 +20,7 @@ use crate::nesting;
 use crate::position::Position;
 use crate::process::Process;
 use crate::slips::{self, ScriptSlip};
+use crate::visitor::{VisitWith, Visitor};
 
 /// Maximum stack in bytes for checking a script. Memory is used only if the text is really nested.
 const MOST_STACK: usize = 2 << 30;

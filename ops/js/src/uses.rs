@@ -6,7 +6,6 @@
 use std::cell::Cell;
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use anabranch_record::metadata::own_key;
 use boa_engine::Source;
 use boa_engine::ast::StatementListItem;
@@ -29,6 +28,7 @@ use boa_engine::parser::Parser;
 use crate::inner::visit_inner_functions;
 use crate::properties::{PAYLOAD, RECORD};
 use crate::spot::{ExpressionMeaning, NameScope, spot, step, unparenthesized};
+use crate::visitor::{VisitWith, Visitor};
 
 pub(crate) use crate::spot::RecordObject;
 

@@ -1,5 +1,6 @@
 //! Visitors of syntax trees. They have the methods of [`boa_engine::ast::visitor::Visitor`], whose traversal is compiled
-//! again for each visitor. Here a traversal has a visitor behind a reference, so that it is compiled once for all.
+//! again for each visitor. Here a traversal has a visitor behind a reference, so that it is compiled once for all
+//! visitors with the same `BreakTy`.
 
 use boa_engine::ast::visitor::{self, NodeRef};
 use boa_engine::ast::{

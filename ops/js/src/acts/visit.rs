@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow::{Break, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::Spanned;
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
@@ -21,6 +20,7 @@ use boa_engine::ast::statement::{
 use super::{AmbiguousSource, Flow, Inside, Reader, RecordAct, flow};
 use crate::inner::visit_inner_functions;
 use crate::spot::{ExpressionMeaning, NameScope, RecordObject, step, unparenthesized};
+use crate::visitor::{VisitWith, Visitor};
 
 macro_rules! uncertain_statements {
     ($($visit:ident: $node:ty),* $(,)?) => {

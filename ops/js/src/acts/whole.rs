@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow::{self, Continue};
 
-use crate::visitor::Visitor;
 use boa_engine::ast::Spanned;
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
 use boa_engine::ast::expression::literal::LiteralKind;
@@ -14,6 +13,7 @@ use boa_engine::ast::expression::{Call, Expression};
 use super::{AmbiguousSource, Inside, Reader, RecordAct, flow};
 use crate::properties::{OF_OBJECTS, OF_STRINGS};
 use crate::spot::{ExpressionMeaning, RecordObject, step, unparenthesized};
+use crate::visitor::Visitor;
 
 /// Functions that convert their arguments to text.
 const OF_TEXT: [&str; 13] = [

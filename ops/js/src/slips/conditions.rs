@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::Script;
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::literal::LiteralKind;
@@ -14,6 +13,7 @@ use boa_engine::ast::statement::{If, Statement};
 use super::kinds::{Kinds, ScriptValueKind};
 use super::{ScriptSlip, end, start};
 use crate::spot::unparenthesized;
+use crate::visitor::{VisitWith, Visitor};
 
 pub(super) fn of(script: &Script, kinds: &Kinds<'_>) -> Vec<ScriptSlip> {
     let mut conditions = Conditions { kinds, slips: Vec::new() };

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow::{self, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::Spanned;
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
@@ -20,6 +19,7 @@ use super::idle::PURE;
 use super::{ScriptSlip, ScriptText, end, start};
 use crate::process::Bindings;
 use crate::spot::unparenthesized;
+use crate::visitor::{VisitWith, Visitor};
 
 /// Finds variables of a function that hold a new object whose fields are set and that is not used otherwise.
 pub(super) fn of(body: &FunctionBody, text: ScriptText<'_>) -> Vec<ScriptSlip> {

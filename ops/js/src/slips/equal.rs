@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::Script;
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
@@ -14,6 +13,7 @@ use boa_engine::ast::expression::operator::unary::UnaryOp;
 use super::kinds::{Kinds, ScriptValueKind};
 use super::{ScriptSlip, end, start};
 use crate::spot::unparenthesized;
+use crate::visitor::{VisitWith, Visitor};
 
 const TYPES: [&str; 8] = ["undefined", "object", "boolean", "number", "string", "function", "symbol", "bigint"];
 

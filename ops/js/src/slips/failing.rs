@@ -5,7 +5,6 @@ mod unfit;
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::declaration::{Binding, Declaration, Variable};
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
 use boa_engine::ast::expression::literal::{PropertyDefinition, TemplateElement};
@@ -33,6 +32,7 @@ use crate::position::Position;
 use crate::process::Process;
 use crate::properties::{OF_OBJECTS, OLD_OF_STRINGS};
 use crate::spot::{ExpressionMeaning, NameScope, RecordObject, spot, unparenthesized};
+use crate::visitor::{VisitWith, Visitor};
 use unfit::Unfit;
 
 /// Words of scripts that may change how built-in values behave.

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow::{self, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::Script;
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::PropertyAccessField;
@@ -17,6 +16,7 @@ use super::scopes::{Scope, Scoped, Scopes, visit_scopes};
 use super::{ScriptSlip, ScriptText, end, start};
 use crate::process::{Bindings, Process};
 use crate::spot::{NameScope, RecordObject, spot, unparenthesized};
+use crate::visitor::{VisitWith, Visitor};
 
 /// Finds lookups that find nothing, or everything.
 pub(super) fn of(script: &Script, process: Option<&Process<'_>>, text: ScriptText<'_>) -> Vec<ScriptSlip> {

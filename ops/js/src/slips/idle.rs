@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow::{self, Break};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::expression::literal::LiteralKind;
 use boa_engine::ast::expression::operator::assign::AssignOp;
 use boa_engine::ast::expression::operator::binary::{BinaryOp, RelationalOp};
@@ -15,6 +14,7 @@ use boa_engine::ast::{Script, StatementListItem};
 use super::results::Methods;
 use super::{ScriptSlip, ScriptText, end, start};
 use crate::spot::unparenthesized;
+use crate::visitor::{VisitWith, Visitor};
 
 /// Methods of texts, arrays, numbers and dates without side effects.
 pub(super) const PURE: [&str; 33] = [

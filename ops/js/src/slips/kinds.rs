@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::Script;
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::literal::LiteralKind;
@@ -18,6 +17,7 @@ use super::ScriptText;
 use super::results::{Methods, TESTS};
 use crate::process::Bindings;
 use crate::spot::unparenthesized;
+use crate::visitor::{VisitWith, Visitor};
 
 /// Methods that return texts.
 const TEXTS: [&str; 18] = [

@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow::{self, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
 use boa_engine::ast::expression::literal::LiteralKind;
@@ -26,6 +25,7 @@ use crate::position::Position;
 use crate::process::{Bindings, Process};
 use crate::properties::{OF_OBJECTS, OF_STRINGS};
 use crate::spot::unparenthesized;
+use crate::visitor::{VisitWith, Visitor};
 
 pub(super) fn of(script: &Script, process: Option<&Process<'_>>, kinds: &Kinds<'_>) -> Vec<ScriptSlip> {
     let mut bindings = Bindings::default();

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow::{self, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use anabranch_record::near::did_you_mean;
 use boa_engine::ast::declaration::Binding;
 use boa_engine::ast::expression::access::{PropertyAccess, PropertyAccessField};
@@ -30,6 +29,7 @@ use crate::position::Position;
 use crate::process::{Bindings, Process};
 use crate::properties::OF_OBJECTS;
 use crate::spot::unparenthesized;
+use crate::visitor::{VisitWith, Visitor};
 
 /// Finds uses of undefined names, and of parameters that are never passed.
 pub(super) fn of(

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::access::PropertyAccess;
 use boa_engine::ast::expression::literal::{LiteralKind, PropertyDefinition};
@@ -23,6 +22,7 @@ use crate::position::Position;
 use crate::process::{Bindings, Process};
 use crate::properties::RECORD;
 use crate::spot::{ExpressionMeaning, NameScope, RecordObject, spot, unparenthesized};
+use crate::visitor::{VisitWith, Visitor};
 
 const KEEP_OR_DROP: &str = "return rec to keep the record and null to drop it: return CONDITION ? rec : null";
 const RETURN_RECORD: &str = "change the record and return it: return rec";

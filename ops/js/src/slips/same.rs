@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow::{self, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::StatementListItem;
 use boa_engine::ast::expression::{Call, Expression};
 use boa_engine::ast::statement::{Return, Statement};
@@ -12,6 +11,7 @@ use super::{ScriptSlip, ScriptText, end, start};
 use crate::inner::visit_inner_functions;
 use crate::process::{Bindings, Process};
 use crate::spot::unparenthesized;
+use crate::visitor::{VisitWith, Visitor};
 
 /// Finds calls, returned from `process`, that give a list with the record itself for each element.
 pub(super) fn of(process: &Process<'_>, text: ScriptText<'_>) -> Vec<ScriptSlip> {

@@ -2,9 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::statement::iteration::IterableLoopInitializer;
 use boa_engine::ast::{Expression, Statement};
+
+use crate::visitor::{VisitWith, Visitor};
 
 /// A function or loop: code that runs repeatedly, or not at all.
 #[derive(Clone, Copy, Debug, PartialEq)]

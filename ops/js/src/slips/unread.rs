@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::declaration::{Binding, Variable};
 use boa_engine::ast::expression::literal::{LiteralKind, PropertyDefinition};
 use boa_engine::ast::expression::operator::assign::{AssignOp, AssignTarget};
@@ -21,6 +20,7 @@ use super::{ScriptSlip, ScriptText, end};
 use crate::position::Position;
 use crate::process::Bindings;
 use crate::spot::unparenthesized;
+use crate::visitor::{VisitWith, Visitor};
 
 /// Functions without side effects.
 const COMPUTE: [&str; 5] = ["String", "Number", "parseInt", "parseFloat", "Boolean"];

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow::{self, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::declaration::{Binding, Declaration, LexicalDeclaration, Variable};
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::Identifier;
@@ -22,6 +21,7 @@ use crate::inner::visit_inner_functions;
 use crate::position::Position;
 use crate::process::Process;
 use crate::spot::unparenthesized;
+use crate::visitor::{VisitWith, Visitor};
 
 /// Returns these variables, each with the name of its value and the place of the first assignment.
 pub(super) fn of(script: &Script, process: &Process<'_>, kinds: &Kinds<'_>) -> HashMap<Sym, (&'static str, Position)> {

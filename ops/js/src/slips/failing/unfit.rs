@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use crate::visitor::{VisitWith, Visitor};
 use boa_engine::ast::StatementListItem;
 use boa_engine::ast::expression::Expression;
 use boa_engine::ast::expression::access::PropertyAccess;
@@ -14,6 +13,7 @@ use super::CallOf;
 use crate::slips::ScriptSlip;
 use crate::slips::constants;
 use crate::spot::{ExpressionMeaning, RecordObject, spot, step, unparenthesized};
+use crate::visitor::{VisitWith, Visitor};
 
 /// A part of the record that was assigned a value that it cannot hold.
 pub(super) struct Unfit {
