@@ -49,6 +49,7 @@ fn messages_name_values_as_people_do() {
         ("{{ upper 1 }}", "expected a text; found 1"),
         ("{{ eq .Payload.After.name 1 }}", "incompatible types for comparison: a text and a whole number"),
         ("{{ lt .Payload.After.tags 1 }}", "a list has no order"),
+        ("{{ lt .Payload.After.absent 1 }}", "a missing or null value has no order"),
         ("{{ range .Payload.After.name }}{{ end }}", "range can't iterate over a text"),
         ("{{ len .Payload.After.count }}", "a whole number has no length"),
         ("{{ index .Payload.After.tags \"a\" }}", "the index of a list element is a number, not a text"),
