@@ -184,7 +184,7 @@ impl Val {
     /// Returns the type with its article in plain words, for messages: `a text`, `raw data`.
     pub(crate) fn in_words(&self) -> &'static str {
         match self {
-            Val::Missing | Val::Nil => "nothing",
+            Val::Missing | Val::Nil => "a missing or null value",
             Val::NoData => "absent data",
             Val::Bool(_) => "a bool",
             Val::Int(_) | Val::Int64(_) | Val::Uint64(_) | Val::Byte(_) => "a whole number",

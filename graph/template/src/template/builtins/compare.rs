@@ -75,8 +75,7 @@ pub(crate) fn equal(a: &Val, b: &Val) -> Result<bool, CallError> {
 pub(crate) fn less(a: &Val, b: &Val) -> Result<bool, CallError> {
     for val in [a, b] {
         if !matches!(val.kind(), Kind::Bool | Kind::Int | Kind::Uint | Kind::Float | Kind::String) {
-            let what = if val.is_nil() { "a missing or null value" } else { val.in_words() };
-            return Err(CallError::of_kind(val, format!("{what} has no order")));
+            return Err(CallError::of_kind(val, format!("{} has no order", val.in_words())));
         }
     }
     match (a, b) {

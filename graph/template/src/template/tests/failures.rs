@@ -50,6 +50,7 @@ fn messages_name_values_as_people_do() {
         ("{{ eq .Payload.After.name 1 }}", "incompatible types for comparison: a text and a whole number"),
         ("{{ lt .Payload.After.tags 1 }}", "a list has no order"),
         ("{{ lt .Payload.After.absent 1 }}", "a missing or null value has no order"),
+        ("{{ lt .Payload.Before 1 }}", "absent data has no order"),
         ("{{ range .Payload.After.name }}{{ end }}", "range can't iterate over a text"),
         ("{{ len .Payload.After.count }}", "a whole number has no length"),
         ("{{ index .Payload.After.tags \"a\" }}", "the index of a list element is a number, not a text"),
