@@ -4,7 +4,8 @@ pub(crate) use anabranch_api::codes::{
     API_NO_SUCH_PATH, DEAD_LETTER_INVALID_RECORD, PIPELINES_PLAN_STALE, POSITIONS_AMBIGUOUS, POSITIONS_NO_PARTITION,
     POSITIONS_NO_SOURCE, POSITIONS_NONE, POSITIONS_REFUSED, TEST_NOT_RUN,
 };
-pub(crate) use anabranch_graph::codes::{NO_THREAD, PLAN_CONDITION_FAILS, PROVISIONING_PIPELINE_ID_DUPLICATE};
+pub(crate) use anabranch_config::codes::PROVISIONING_PIPELINE_ID_DUPLICATE;
+pub(crate) use anabranch_graph::codes::{NO_THREAD, PLAN_CONDITION_FAILS};
 pub(crate) use anabranch_plugin::codes::SCRIPT_FAILED;
 pub(crate) use anabranch_plugin::codes::SCRIPT_NO_PROCESS;
 pub(crate) use anabranch_process::codes::CONFIG_UNREADABLE;

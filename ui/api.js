@@ -9,7 +9,7 @@
  * @typedef {{ records?: number, bytes?: number, objects?: number, ageSeconds?: number }} Backlog
  * @typedef {{ at: string, version: string, uptimeSeconds: number, pipelines: LivePipeline[] }} Live
  * @typedef {{ connector: string, partition: string, read: number, settled: number, stored: number,
- *   unacknowledged?: number, oldestUnacknowledgedSeconds?: number }} Lane
+ *   unacknowledged?: number, oldestUnacknowledgedSeconds?: number, backlogRecords?: number }} Lane
  * @typedef {{ node: number, id: string, kind?: string, rowsIn: number, selected: number, rowsOut: number, failed: number, held?: number,
  *   busySeconds: number, lastError?: { message: string, at: string } }} LiveNode
  * @typedef {{ from: number, to: number, rows: number, queuedRows?: number, boundRows?: number, queuedBytes?: number,

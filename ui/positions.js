@@ -5,7 +5,7 @@ import { count, duration } from "./format.js";
 
 /** @typedef {import("./api.js").Lane} Lane */
 
-const COLUMNS = ["Source", "Partition", "Read", "Settled", "Stored", "Unacknowledged", "Oldest of them"];
+const COLUMNS = ["Source", "Partition", "Read", "Settled", "Stored", "Unacknowledged", "Oldest of them", "Left to read"];
 
 export class Positions {
   constructor() {
@@ -20,7 +20,8 @@ export class Positions {
       const cells = COLUMNS.map((name, i) => (i === 0 ? h("th", { scope: "row" }) : h("td", { class: i > 1 ? "number" : "", "data-label": name })));
       return { element: h("tr", {}, ...cells), cells };
     }, ({ cells }, lane) => {
-      const texts = [lane.connector, lane.partition || "–", count(lane.read), count(lane.settled), count(lane.stored), count(lane.unacknowledged), duration(lane.oldestUnacknowledgedSeconds)];
+      const texts = [lane.connector, lane.partition || "–", count(lane.read), count(lane.settled), count(lane.stored), count(lane.unacknowledged), duration(lane.oldestUnacknowledgedSeconds),
+        count(lane.backlogRecords)];
       texts.forEach((text, i) => cells[i] && say(cells[i], text));
     });
   }

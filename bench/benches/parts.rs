@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use anabranch_graph::ack::{LaneIndex, Ledger};
 use anabranch_graph::batch::STRIP_ROWS;
-use anabranch_graph::config;
 use anabranch_graph::exec::{self, Ending, RunOptions};
 use anabranch_graph::plan::stage::{StageKind, StagePlan};
 use anabranch_graph::plan::{self, CompileOptions};
@@ -159,7 +158,7 @@ pipelines:
     files.add("parts.yaml", text);
     let mut registry = Registry::new();
     anabranch_ops::register(&mut registry);
-    let loaded = config::load(&files, &NoVariables);
+    let loaded = anabranch_config::load(&files, &NoVariables);
     let options = CompileOptions { once: true, ..CompileOptions::default() };
     plan::compile(&loaded.pipelines[0], &registry, &options).unwrap().stages
 }
@@ -173,6 +172,7 @@ fn reader(runtime: &Runtime) -> Box<dyn Reader> {
     let services = services(&Arc::new(MemoryStore::new(&Journal::default())));
     let host = Host {
         pipeline: "parts".into(),
+        slot: 0,
         node: "src".into(),
         log: services.log,
         result_cache: services.result_cache,
@@ -180,7 +180,7 @@ fn reader(runtime: &Runtime) -> Box<dyn Reader> {
         schemas: services.schemas,
         network: Default::default(),
     };
-    runtime.block_on(source.unwrap().open(&BTreeMap::new(), &host)).unwrap().0
+    runtime.block_on(source.unwrap().open(&BTreeMap::new(), &host)).unwrap().reader
 }
 
 fn read(runtime: &Runtime, reader: &mut dyn Reader) -> Vec<Record> {

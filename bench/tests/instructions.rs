@@ -26,7 +26,7 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anabranch_graph::config::{self, Variables};
+use anabranch_config::Variables;
 use anabranch_graph::exec::{self, Ending, InspectionParameters, RunOptions, Taps};
 use anabranch_graph::plan::{self, CompileOptions};
 use anabranch_graph::testing::services;
@@ -333,7 +333,7 @@ fn run(name: &str, pipeline: &str, line: &str, records: u64, directory: &Path) {
     anabranch_ops::register(&mut registry);
     let program = std::env::current_exe().unwrap().into();
     anabranch_ops_js::register(&mut registry, Some(anabranch_ops_js::Launch { program, memory: 1 << 30 }));
-    let loaded = config::load(&files, &paths);
+    let loaded = anabranch_config::load(&files, &paths);
     let options = CompileOptions { split: true, once: true, ..CompileOptions::default() };
     let compiled = plan::compile(&loaded.pipelines[0], &registry, &options).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()

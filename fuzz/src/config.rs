@@ -1,6 +1,6 @@
 //! Any text is a valid pipeline file, or is refused with findings that can be printed.
 
-use anabranch_graph::config::load;
+use anabranch_config::load;
 use anabranch_plugin::diagnostic::Files;
 
 use super::{OneVariable, text};

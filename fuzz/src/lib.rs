@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use anabranch_graph::config::Variables;
+use anabranch_config::Variables;
 
 mod avro;
 mod config;

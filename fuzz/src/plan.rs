@@ -1,6 +1,6 @@
 //! Any valid pipeline compiles or is refused; compiling it twice gives the same plan.
 
-use anabranch_graph::config::load;
+use anabranch_config::load;
 use anabranch_graph::plan::{CompileOptions, compile};
 use anabranch_picture::{Format, Pass, TextStyle};
 use anabranch_plugin::diagnostic::Files;

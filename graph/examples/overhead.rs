@@ -7,13 +7,13 @@ use std::time::Instant;
 use anabranch_graph::exec::{Ending, RunOptions, start};
 use anabranch_graph::plan::stage::{ReadSpec, StageKind, StagePlan, StageSpec, WriteSpec};
 use anabranch_graph::testing::{Pipeline, services};
-use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::Decision;
-use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_plugin::source::{Acker, OpenedSource, Read, Reader, Room, Source};
 use anabranch_plugin::testing::{Downstream, Journal, MemoryStore, Upstream, inline};
 use anabranch_record::fault::Fault;
-use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -33,11 +33,11 @@ impl Source for Ready {
         true
     }
 
-    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
         let mut record =
             Record::create(Position(Bytes::from_static(b"position")), Data::text("key"), Data::text("payload"));
         record.metadata.insert("recfmt.collection", "numbers");
-        Ok((Box::new(Numbers { left: ROWS, record }), Box::new(Ready)))
+        Ok(OpenedSource::new(Box::new(Numbers { left: ROWS, record }), Box::new(Ready)))
     }
 }
 
@@ -76,7 +76,7 @@ impl Destination for Forget {
 
 #[async_trait]
 impl Writer for Forget {
-    async fn write(&mut self, _: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, _: Write<'_>) -> Result<Verdicts, Fault> {
         Ok(Verdicts::All(Delivered::Durable))
     }
 

@@ -14,10 +14,9 @@
 //!
 //! The order is always: destination durable, position stored, source acknowledged. Therefore a crash, or a
 //! [`Running::kill`], at any await point can only repeat rows: at most
-//! [`Limits::replay_rows`](crate::plan::stage::Limits) per lane and destination.
+//! [`MemoryLimits::replay_rows`](anabranch_config::limits::MemoryLimits) per lane and destination.
 
 mod activity;
-mod ambient;
 mod asynchronous;
 mod backlog;
 mod chain;
@@ -59,7 +58,6 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub use activity::{Activity, STATE_STORE};
-pub use ambient::pipeline as current_pipeline;
 pub use backlog::SourceBacklog;
 pub use progress::{
     LaneCount, LastError, NodeCount, Progress, QueueCount, StageCount, Totals, UnfinishedSource, UnreadSource,
@@ -70,7 +68,7 @@ pub use trial::{Trial, try_out};
 use anabranch_plugin::host::{LogSink, Network};
 use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
 use anabranch_plugin::schema::SchemaRegistry;
-use anabranch_plugin::state::{ActiveSettings, ResultCache, StateStore, StoreError};
+use anabranch_plugin::state::{ActiveSettings, Epoch, ResultCache, StateStore, StoreError};
 use anabranch_plugin::trace::Tracing;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
@@ -99,15 +97,15 @@ pub struct Services {
 }
 
 impl Services {
-    /// Stores dead letters of a pipeline whose dead-letter queue is in the store: see [`LetterStore::keep_letters`].
+    /// Stores dead letters of a unit whose dead-letter queue is in the store: see [`LetterStore::keep_letters`].
     async fn keep_letters(
         &self,
-        pipeline: &Str,
+        epoch: &Epoch,
         letters: Vec<Letter>,
         bounds: &LetterBounds,
     ) -> Result<KeptLetters, StoreError> {
         match &self.letters {
-            Some(store) => store.keep_letters(pipeline, letters, bounds).await,
+            Some(store) => store.keep_letters(epoch, letters, bounds).await,
             None => Err(StoreError::Unavailable("this store cannot store dead letters".into())),
         }
     }

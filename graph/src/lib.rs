@@ -2,7 +2,8 @@
 //!
 //! Each pass is a pure function of the result of the pass before it, up to the one that runs the pipeline:
 //!
-//! 1. [`config::load`] reads YAML into [`config::PipelineConfig`], where every value has its place in the file.
+//! 1. [`anabranch_config::load`] reads YAML into [`PipelineConfig`](anabranch_config::PipelineConfig), where every value
+//!    has its place in the file.
 //! 2. [`plan::compile`] resolves names against a [`Registry`](anabranch_plugin::registry::Registry), types the settings,
 //!    lowers to a graph of nodes, checks and rewrites it (conditions become masks, dead branches are removed), and fuses
 //!    it into stages.
@@ -21,7 +22,7 @@
 //! use std::sync::Arc;
 //!
 //! use anabranch_graph::testing::{NoVariables, services};
-//! use anabranch_graph::{config, exec, plan};
+//! use anabranch_graph::{exec, plan};
 //! use anabranch_plugin::diagnostic::Files;
 //! use anabranch_plugin::operator::{Configured, Decision};
 //! use anabranch_plugin::registry::Registry;
@@ -48,7 +49,7 @@
 //! testing::add_destination(&mut registry, "shelf", &shelf);
 //! testing::add_operator(&mut registry, "discard", &discard);
 //!
-//! let loaded = config::load(&files, &NoVariables);
+//! let loaded = anabranch_config::load(&files, &NoVariables);
 //! let compiled = plan::compile(&loaded.pipelines[0], &registry, &plan::CompileOptions::default()).unwrap();
 //!
 //! let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -66,9 +67,7 @@ pub mod mutant;
 
 pub mod ack;
 pub mod batch;
-pub mod config;
 pub mod exec;
-pub mod histogram;
 pub mod plan;
 mod sync;
 pub mod testing;

@@ -140,10 +140,15 @@ mutants! {
     FencedGoesOn;
     /// The positions of a revoked partition are acknowledged forever.
     RevokedLingers;
-    /// A partition that is assigned again is read while a transaction still holds rows of it.
+    /// A partition that is assigned again is read before it is given up, or while a commit or a transaction holds rows
+    /// of it.
     ReturnsTooSoon;
     /// Rows abandoned with their revoked partition are stored as settled when it is assigned again.
     GivenUpIsStored;
+    /// The mark of a finished partition is removed before its rows are settled.
+    FinishedTooSoon;
+    /// The mark of a finished partition is not removed.
+    FinishedLingers;
     /// A panic while storing or acknowledging positions is not noticed while there are more records to read.
     CommitPanicUnseen;
     /// A panic in a source or a destination is not noticed.
@@ -154,6 +159,12 @@ mutants! {
     CollectsTooMuch;
     /// A destination that lost confirmed rows is not noticed: they are never delivered again.
     WentBackGoesOn;
+    /// Positions of a lost partition are stored.
+    LostIsStored;
+    /// Positions of a lost partition are acknowledged, if they were stored meanwhile.
+    LostIsAcknowledged;
+    /// While a partition is assigned again, other partitions are not read.
+    ReturnStallsOthers;
 }
 
 thread_local! {

@@ -23,6 +23,7 @@ pub mod stage;
 #[cfg(test)]
 mod tests;
 
+use anabranch_config::limits::MemoryLimits;
 use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
@@ -31,14 +32,14 @@ use anabranch_plugin::secret::mask;
 use anabranch_record::text::Str;
 use petgraph::stable_graph::NodeIndex;
 
-use crate::config::PipelineConfig;
+use anabranch_config::PipelineConfig;
 
 pub use fuse::{CutReason, StageBoundary};
 pub use graph::PlanGraph;
 pub use locate::LocatedTemplates;
 pub use measure::{Measured, StepCount};
 pub use observe::{Observer, ProbableMistake};
-pub use stage::{Limits, StagePlan};
+pub use stage::StagePlan;
 
 /// Options for compiling a pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub struct CompileOptions {
     /// True if warnings prevent the pipeline from running, as errors do.
     pub strict: bool,
     /// Memory limits of the pipeline.
-    pub limits: Limits,
+    pub limits: MemoryLimits,
 }
 
 /// Results of all passes over a pipeline.

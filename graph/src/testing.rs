@@ -11,7 +11,7 @@ pub mod scripted;
 
 pub use plan::{Pipeline, services};
 
-use crate::config::Variables;
+use anabranch_config::Variables;
 
 /// An environment without variables and files.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{
+    Delivered, Destination, DestinationKind, Retry, Verdicts, Write, WritePolicy, Writer,
+};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::format::{FormatSettings, RecordFormat};
@@ -13,9 +15,7 @@ use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::{Parameters, shared};
 use anabranch_plugin::specification::Specification;
-use anabranch_record::Record;
 use anabranch_record::fault::Fault;
-use anabranch_record::mark::{LaneId, Mark};
 
 /// Returns the `drop` destination for the registry.
 pub fn kind() -> Arc<dyn DestinationKind> {
@@ -79,7 +79,7 @@ struct Counter {
 
 #[async_trait]
 impl Writer for Counter {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         let Some(format) = &self.format else {
             self.records += rows.len() as u64;
             return Ok(Verdicts::All(Delivered::Durable));

@@ -20,7 +20,7 @@ use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape, Uses};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
-use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source, SourceKind};
+use anabranch_plugin::source::{Backlog, OpenedSource, Read, Reader, Room, Source, SourceKind};
 use anabranch_record::fault::Fault;
 use anabranch_record::json::write_data;
 use anabranch_record::mark::{Mark, Partition};
@@ -91,11 +91,7 @@ impl Source for ConfiguredGenerator {
         shapes.reduce(|a, b| a.join(&b)).unwrap_or_else(RecordShape::unknown)
     }
 
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        host: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
         if self.settings.read_time {
             tracing::warn!(
                 pipeline = %host.pipeline,
@@ -133,7 +129,7 @@ impl Source for ConfiguredGenerator {
             arena: Arena::default(),
             text: Vec::new(),
         };
-        Ok((Box::new(reader), Box::new(Unacknowledged)))
+        Ok(OpenedSource::new(Box::new(reader), Box::new(Unacknowledged)))
     }
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{
+    Delivered, Destination, DestinationKind, Retry, Verdicts, Write, WritePolicy, Writer,
+};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::format::{Encoder, FormatSettings, RecordFormat};
@@ -16,7 +18,6 @@ use anabranch_plugin::parameters::{Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
-use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 
 use crate::codes;
@@ -125,7 +126,7 @@ struct Logging {
 
 #[async_trait]
 impl Writer for Logging {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         let broken = || Fault::fatal(codes::LOG_UNWRITABLE, "the thread that writes the log panicked");
         let _ = self.output.settle().await;
         let Some(output) = self.output.here() else { return Err(broken()) };

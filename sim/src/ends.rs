@@ -1,24 +1,29 @@
 //! The simulated sources, destinations and store, whose behaviour the scenario determines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
-use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
-use anabranch_plugin::state::{Epoch, Receipt, StateStore, StoreError};
+use anabranch_plugin::source::{Acker, OpenedSource, Read, Reader, Release, Replay, Room, Source, Start};
+use anabranch_plugin::state::{Commit, Epoch, Receipt, StateStore, StoreError, Unit};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
-use anabranch_record::text::Str;
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
+use tokio::time::Instant;
 
 use crate::record::{copy, number, record};
 use crate::scenario::{AcceptedDurability, Sink, Upstream, WriteRetry, hits, mix};
 use crate::transaction::{self, KnownMarks};
-use crate::world::{World, first, position};
+use crate::world::{State, World, first, position};
+
+/// Time for the rows of a revoked partition.
+const REVOKED: Duration = Duration::from_secs(5);
+/// A shorter one.
+const HURRIED: Duration = Duration::from_millis(100);
 
 /// Creates a transient fault.
 fn passing(what: &'static str) -> Fault {
@@ -51,29 +56,34 @@ impl Source for SimSource {
         true
     }
 
-    fn replays_exactly(&self) -> bool {
-        true
+    fn replay(&self) -> Replay {
+        Replay::Exactly
     }
 
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        _: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
         self.world.opening().await?;
         let mut state = self.world.lock();
         let mut lanes = Vec::new();
         for (i, lane) in state.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.source == self.index) {
             // The source resumes only from the position that the engine sets.
-            lane.next = resume.get(&lane.id.partition).map_or(0, |mark| lane.rows_upto(mark).unwrap_or(0));
-            lane.acked = lane.next;
-            lanes.push(i);
+            if lane.opens(resume.get(&lane.id.partition), self.spec().finishes) {
+                lanes.push(i);
+            }
         }
         drop(state);
         let source = || SimSource { world: self.world.clone(), index: self.index };
-        let away = BTreeMap::new();
-        let reader = SimReader { source: source(), lanes, turn: 0, reads: 0, progress: None, caught_up: false, away };
-        Ok((Box::new(reader), Box::new(SimAcker { source: source() })))
+        let reader = SimReader {
+            source: source(),
+            lanes,
+            turn: 0,
+            reads: 0,
+            progress: None,
+            caught_up: false,
+            away: BTreeMap::new(),
+            returning: BTreeSet::new(),
+            came_back: None,
+        };
+        Ok(OpenedSource::new(Box::new(reader), Box::new(SimAcker { source: source() })))
     }
 }
 
@@ -85,13 +95,18 @@ struct SimReader {
     /// A position to report next, without a record.
     progress: Option<(usize, u32)>,
     caught_up: bool,
-    /// Lanes that have been revoked, with the number of reads after which they come back, if they do.
+    /// Lanes that have been revoked or lost, with the number of reads after which they come back, if they do.
     away: BTreeMap<usize, Option<u64>>,
+    /// Lanes that came back and did not resume.
+    returning: BTreeSet<usize>,
+    /// When the latest lane came back, if nothing else can delay the next call.
+    came_back: Option<Instant>,
 }
 
 #[async_trait]
 impl Reader for SimReader {
     async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        self.check_delay();
         let world = self.source.world.clone();
         let spec = self.source.spec();
         let (call, troubled) = {
@@ -104,11 +119,23 @@ impl Reader for SimReader {
             return Err(passing("the source cannot be read"));
         }
         world.may_panic();
+        // Partitions that are lost between a commit and its acknowledgements are seldom without help.
+        let storing = spec.revokes > 0 && world.lock().storing;
         if troubled
-            && hits(6, call, spec.revokes)
+            && hits(6, call, if storing { 2 } else { spec.revokes })
             && let Some(partition) = self.revoke(call)
         {
-            return Ok(Read::Revoked(partition));
+            return Ok(match mix(call, 11).is_multiple_of(if storing { 2 } else { 3 }) {
+                true => {
+                    world.lost(self.source.index, &partition);
+                    Read::Lost(partition)
+                }
+                false => {
+                    // A short time ends while transactions hold rows of the partition.
+                    let within = if mix(call, 12).is_multiple_of(3) { HURRIED } else { REVOKED };
+                    Read::Revoked { partition, within }
+                }
+            });
         }
         loop {
             if let Some(read) = self.give(room) {
@@ -122,7 +149,8 @@ impl Reader for SimReader {
         }
     }
 
-    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<(), Fault> {
+    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<Start, Fault> {
+        self.check_delay();
         let world = &self.source.world;
         world.tick().await;
         let lanes = self.lanes.iter().copied();
@@ -133,8 +161,9 @@ impl Reader for SimReader {
         if let Some(lane) = lane {
             world.resumes(lane, mark);
             self.away.remove(&lane);
+            self.returning.remove(&lane);
         }
-        Ok(())
+        Ok(Start::after_mark())
     }
 
     async fn stop(&mut self) -> Result<(), Fault> {
@@ -155,6 +184,21 @@ impl SimReader {
         Some(self.source.world.revoked(lane))
     }
 
+    /// Checks that the engine does not wait for a lane that came back before it reads others.
+    fn check_delay(&mut self) {
+        let Some(since) = self.came_back.take() else { return };
+        if since.elapsed() > Duration::from_millis(500) {
+            self.source.world.breaks(|| "the source waits for a partition that is assigned again".to_owned());
+        }
+    }
+
+    /// Finishes a partition whose rows are all read.
+    fn finish(&mut self, state: &mut State) -> Option<Partition> {
+        let is_read = |lane: &usize| state.lanes[*lane].is_read() && !self.away.contains_key(lane);
+        let at = self.lanes.iter().position(is_read)?;
+        Some(state.finishes(self.lanes.remove(at)))
+    }
+
     fn waits_for_a_lane(&self) -> bool {
         self.away.values().any(Option::is_some)
     }
@@ -162,12 +206,19 @@ impl SimReader {
     /// Returns the next read; `None` if there is nothing to wait for.
     fn give(&mut self, room: Room) -> Option<Read> {
         let world = self.source.world.clone();
-        let spec = self.source.spec();
+        let spec = &world.scenario.sources[self.source.index];
         self.reads += 1;
         let mut state = world.lock();
         if let Some((lane, back)) = self.away.iter_mut().find(|(_, back)| back.is_some_and(|back| back <= self.reads)) {
             // The lane stays revoked until the engine sets the position to resume from.
             *back = None;
+            self.returning.insert(*lane);
+            // Only a window or a batch that is full may delay the next read.
+            let is_free = world.scenario.held_bytes >= 1 << 20
+                && !world.scenario.has_threads()
+                && spec.batch.is_none()
+                && (world.scenario.replay_rows >= 1000 || state.holds_only(self.source.index, *lane));
+            self.came_back = is_free.then(Instant::now);
             return Some(Read::Assigned(state.returns(*lane)));
         }
         if let Some((lane, row)) = self.progress.take() {
@@ -200,7 +251,12 @@ impl SimReader {
             let records = (from..upto).map(|row| record(first(lane, row), spec.position(lane, row))).collect();
             return Some(Read::Rows { partition, records });
         }
-        if self.waits_for_a_lane() {
+        if spec.finishes
+            && let Some(partition) = self.finish(&mut state)
+        {
+            return Some(Read::Finished(partition));
+        }
+        if self.waits_for_a_lane() || !self.returning.is_empty() {
             return None;
         }
         if spec.ends {
@@ -220,14 +276,26 @@ struct SimAcker {
 
 #[async_trait]
 impl Acker for SimAcker {
+    async fn released(&mut self, partition: &Partition, release: Release) -> Result<(), Fault> {
+        let world = &self.source.world;
+        world.tick().await;
+        world.check_released(self.source.index, partition, release);
+        Ok(())
+    }
+
     async fn ack(&mut self, partition: &Partition, positions: &[Position]) -> Result<(), Fault> {
         let world = &self.source.world;
         let spec = self.source.spec();
+        world.check_acknowledged(self.source.index, partition);
         let (call, troubled) = {
             let mut state = world.lock();
             (state.next_call(), state.is_troubled())
         };
         world.tick().await;
+        if world.is_lost(self.source.index, partition) {
+            // The source drops what arrives while the partition is lost.
+            return Ok(());
+        }
         if troubled && hits(3, call, spec.ack_hangs) {
             world.hang().await;
         }
@@ -320,7 +388,7 @@ impl Writer for SimWriter {
         transaction::marks(&self.sink.world, self.sink.index, self.sink.spec(), &mut self.known).await
     }
 
-    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, marks, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         let world = self.sink.world.clone();
         let (spec, index) = (self.sink.spec(), self.sink.index);
         let (call, troubled) = {
@@ -406,6 +474,10 @@ impl Writer for SimWriter {
         Ok(Verdicts::Each(verdicts))
     }
 
+    async fn forget(&mut self, lanes: &[LaneId]) -> Result<bool, Fault> {
+        transaction::forget(&self.sink.world, self.sink.index, self.sink.spec(), &mut self.known, lanes).await
+    }
+
     async fn flush(&mut self) -> Result<(), Fault> {
         let world = self.sink.world.clone();
         let (spec, index) = (self.sink.spec(), self.sink.index);
@@ -440,7 +512,7 @@ pub struct SimStore(pub Arc<World>);
 
 #[async_trait]
 impl StateStore for SimStore {
-    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
+    async fn claim(&self, unit: &Unit) -> Result<Epoch, StoreError> {
         self.0.tick().await;
         // The claim can take effect even if the call fails.
         let mut state = self.0.lock();
@@ -449,7 +521,7 @@ impl StateStore for SimStore {
         if state.is_troubled() && hits(7, call, self.0.scenario.open_fails) {
             return Err(StoreError::Unavailable("the store is away".into()));
         }
-        Ok(Epoch { pipeline: pipeline.clone(), number: state.epoch })
+        Ok(Epoch { unit: unit.clone(), number: state.epoch })
     }
 
     async fn load(&self, _: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
@@ -460,27 +532,29 @@ impl StateStore for SimStore {
         Ok(self.0.receipts())
     }
 
-    async fn commit_with_receipts(
-        &self,
-        epoch: &Epoch,
-        moves: &[(LaneId, Mark)],
-        receipts: &[Receipt],
-    ) -> Result<(), StoreError> {
+    async fn commit(&self, epoch: &Epoch, commit: Commit<'_>) -> Result<(), StoreError> {
         let world = &self.0;
+        world.check_stored(commit.moves);
+        world.check_removed(commit.drops);
         let (call, troubled) = {
             let mut state = world.lock();
             (state.next_call(), state.is_troubled())
         };
         world.tick().await;
         tokio::task::yield_now().await;
+        if world.scenario.store_delay > 0 {
+            world.lock().storing = true;
+            tokio::time::sleep(Duration::from_millis(world.scenario.store_delay)).await;
+            world.lock().storing = false;
+        }
         if let Some(theirs) = world.refuses(epoch.number) {
-            return Err(StoreError::Fenced { pipeline: epoch.pipeline.clone(), ours: epoch.number, theirs });
+            return Err(StoreError::Fenced { unit: epoch.unit.clone(), ours: epoch.number, theirs });
         }
         let fails = troubled && hits(5, call, world.scenario.store_fails);
         // The commit can take effect even if the call fails.
         if !fails || mix(call, 1).is_multiple_of(2) {
-            world.lock().note(|| format!("stored {moves:?}"));
-            world.store(moves, receipts);
+            world.lock().note(|| format!("stored {:?}", commit.moves));
+            world.store(commit);
         }
         world.tick().await;
         tokio::task::yield_now().await;

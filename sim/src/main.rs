@@ -28,6 +28,9 @@ struct Options {
     /// Inject every planted fault in turn and search for a graph that reveals it, for this many seconds each.
     #[arg(long)]
     mutants: Option<u64>,
+    /// With `--mutants`: inject only the planted fault with this name. Can be repeated.
+    #[arg(long = "mutant", requires = "mutants")]
+    names: Vec<String>,
     /// Use several threads and the real clock, to find races.
     #[arg(long)]
     race: bool,
@@ -78,7 +81,7 @@ fn main() -> ExitCode {
     let first = options.seed.unwrap_or_else(|| fastrand::u64(..1 << 48));
     if let Some(seconds) = options.mutants {
         std::panic::set_hook(Box::new(|_| ()));
-        let found = anabranch_sim::mutants::hunt(first, Duration::from_secs(seconds));
+        let found = anabranch_sim::mutants::hunt(first, Duration::from_secs(seconds), &options.names);
         return if found { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     if options.seed.is_some() && options.graphs.is_none() && options.seconds.is_none() {

@@ -1,9 +1,10 @@
 //! Converts a scenario to a pipeline of the compiler.
 
+use anabranch_config::limits::MemoryLimits;
 use std::sync::Arc;
 
-use anabranch_graph::config::{ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig, ProcessorConfig};
-use anabranch_graph::plan::{CompileOptions, Limits, StagePlan, compile};
+use anabranch_config::{ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig, ProcessorConfig};
+use anabranch_graph::plan::{CompileOptions, StagePlan, compile};
 use anabranch_plugin::diagnostic::{Span, Spanned};
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::{Parameters, shared};
@@ -121,11 +122,11 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
     registry.add_operator(kind::operator(specification(shared::processor()), move |Selected { number }| {
         Ok(SimProcessor { world: of_operator.clone(), processor: processors[number].clone() }.configured())
     }));
-    let limits = Limits {
+    let limits = MemoryLimits {
         replay_rows: scenario.replay_rows,
         held_bytes: scenario.held_bytes,
         queue_bytes: scenario.queue_bytes,
-        ..Limits::default()
+        ..MemoryLimits::default()
     };
     let options = CompileOptions { split: true, once: scenario.once, strict: false, limits };
     match compile(&config, &registry, &options) {

@@ -51,6 +51,7 @@ pub fn simulate(scenario: &Arc<Scenario>, logging: bool) -> Result<(), Failure> 
 /// The first broken guarantee.
 pub fn race(scenario: &Scenario) -> Result<(), Failure> {
     let world = World::new(&Arc::new(scenario.with_short_delays()), true);
+    world.lock().threaded = true;
     let runtime = Builder::new_multi_thread().worker_threads(3).enable_time().build();
     let result = match runtime {
         Ok(runtime) => runtime.block_on(run_to_end(&world, true)),
@@ -194,6 +195,9 @@ fn check_ending(world: &World, run: u32, ending: &Ending, stopped: bool, progres
         Ending::Finished if !state.nothing_to_do() => Err("finished, and rows are left".to_owned()),
         Ending::Stopped | Ending::NotDrained { .. } if !stopped => Err(format!("{ending:?}, and no one ordered it")),
         Ending::Killed if !state.dead => Err("killed without an order".to_owned()),
+        Ending::Finished if !scenario.is_transactional() && state.remembered().is_some() => {
+            Err(format!("finished, and the mark of lane {:?} is not removed", state.remembered()))
+        }
         Ending::Finished | Ending::Stopped => {
             let (window, threshold) = if state.repaired { (0, 0) } else { (scenario.window, scenario.threshold) };
             if window > 0 && threshold == 0 && state.exceeded(window, threshold) {

@@ -32,6 +32,8 @@ pub struct Scenario {
     pub held_bytes: usize,
     /// `true` if sources end when they have caught up.
     pub once: bool,
+    /// Duration of a commit, in milliseconds.
+    pub store_delay: u64,
     /// One in this many commits fails; 0 = none.
     pub store_fails: u64,
     /// One in this many sources, processors, destinations and claims cannot be opened: with a transient fault, a fatal
@@ -68,6 +70,8 @@ pub struct Upstream {
     pub revokes: u64,
     /// Number of reads after which a partition comes back; 0 = only in the next run.
     pub comes_back: u64,
+    /// `true` if its partitions finish when all their rows are read.
+    pub finishes: bool,
     /// `true` if every second row has the position of the previous one.
     pub twins: bool,
     /// `sdk.batch.size` and `sdk.batch.delay` in milliseconds.
@@ -254,7 +258,7 @@ impl Scenario {
         let isolates = seed.is_multiple_of(97);
         // Half of the scenarios have few kinds of failures, so that these are tested alone.
         let calm = rng.bool();
-        let sources: Vec<Upstream> =
+        let mut sources: Vec<Upstream> =
             (0..1 + rng.usize(..3) * rng.usize(..2)).map(|_| Upstream::generate(rng, calm)).collect();
         let processors = ScenarioProcessor::several(rng, 6, isolates);
         let sinks: Vec<Sink> = (0..1 + rng.usize(..3)).map(|_| Sink::generate(rng, calm)).collect();
@@ -275,8 +279,18 @@ impl Scenario {
             _ => Interruption::Crash(rng.u64(..160)),
         };
         let interruptions = (0..runs).map(interruption).collect();
+        // Derived from the seed, like `Sink::goes_back`. Rows of a finished partition cannot be read again, so no
+        // destination may lose them.
+        let goes_back = |sink: &Sink| sink.retry == WriteRetry::Transactional && sink.goes_back > 0;
+        if !sinks.iter().any(goes_back) {
+            let finishes = |(i, source): (usize, &mut Upstream)| source.finishes = hits(seed ^ 41, i as u64, 4);
+            sources.iter_mut().enumerate().for_each(finishes);
+        }
+        let revokes = sources.iter().any(|source| source.revokes > 0);
+        let store_delay = if revokes && hits(seed ^ 42, 0, 2) { mix(seed, 43) % 300 } else { 0 };
         Scenario {
             seed,
+            store_delay,
             sources,
             processors,
             sinks,
@@ -312,6 +326,7 @@ impl Upstream {
             ack_hangs: seldom(rng, 3 * trouble, 3..9),
             revokes,
             comes_back: seldom(rng, 2, 1..5),
+            finishes: false,
             twins: rng.u32(..12) == 0 && revokes == 0,
             batch: (rng.u32(..4) == 0).then(|| (rng.usize(1..20), rng.u64(..60))),
             processors: ScenarioProcessor::several(rng, 2, false),
@@ -434,12 +449,13 @@ impl fmt::Display for Scenario {
         }
         writeln!(
             f,
-            "replay_rows {}, queue_bytes {}, held_bytes {}, once {}, store_fails {}, open_fails {}, open_hangs {}, \
+            "replay_rows {}, queue_bytes {}, held_bytes {}, once {}, store_delay {}, store_fails {}, open_fails {}, open_hangs {}, \
              panics {}, interruptions {:?}",
             self.replay_rows,
             self.queue_bytes,
             self.held_bytes,
             self.once,
+            self.store_delay,
             self.store_fails,
             self.open_fails,
             self.open_hangs,

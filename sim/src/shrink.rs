@@ -61,6 +61,7 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
         offer(&|s| s.sources[i].ack_hangs = 0);
         offer(&|s| s.sources[i].revokes = 0);
         offer(&|s| s.sources[i].comes_back = 0);
+        offer(&|s| s.sources[i].finishes = false);
         offer(&|s| s.sources[i].twins = false);
         offer(&|s| s.sources[i].delay = 0);
         offer(&|s| s.sources[i].batch = None);
@@ -89,6 +90,7 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
     offer(&|s| s.window = 0);
     offer(&|s| s.once = false);
     offer(&|s| s.store_fails = 0);
+    offer(&|s| s.store_delay = 0);
     offer(&|s| s.open_fails = 0);
     offer(&|s| s.open_hangs = 0);
     offer(&|s| s.panics = 0);

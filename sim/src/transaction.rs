@@ -101,3 +101,35 @@ pub async fn write(
     known.extend(marks.iter().cloned());
     Ok(Verdicts::All(Delivered::Durable))
 }
+
+/// Removes the marks of lanes in one transaction.
+pub async fn forget(
+    world: &World,
+    destination: usize,
+    spec: &Sink,
+    known: &mut KnownMarks,
+    lanes: &[LaneId],
+) -> Result<bool, Fault> {
+    let (call, troubled) = {
+        let mut state = world.lock();
+        (state.next_call(), state.is_troubled())
+    };
+    world.tick().await;
+    let fails = troubled && hits(spec.salt ^ 3, call, spec.fails);
+    let passing = || Fault::transient(crate::codes::SIM_PASSING, "the connection was lost");
+    if fails && !(spec.ambiguous && mix(call, 9).is_multiple_of(2)) {
+        return Err(passing());
+    }
+    {
+        let mut state = world.lock();
+        state.note(|| format!("d{destination} forgets {lanes:?}"));
+        let marks = &mut state.destinations[destination].marks;
+        lanes.iter().for_each(|lane| drop(marks.remove(lane)));
+    }
+    world.tick().await;
+    if fails {
+        return Err(passing());
+    }
+    lanes.iter().for_each(|lane| drop(known.remove(lane)));
+    Ok(true)
+}

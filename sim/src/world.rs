@@ -90,8 +90,12 @@ pub struct State {
     receipts: Vec<Receipt>,
     /// Number of the owner of the marks.
     pub epoch: u64,
+    /// `true` while a commit takes its time.
+    pub storing: bool,
     /// Number of calls of everything but destinations, for random numbers.
     pub calls: u64,
+    /// `true` if the simulation runs on several threads, so that calls overlap.
+    pub threaded: bool,
     /// `true` if a call never returned in this run.
     pub hung: bool,
     /// `true` if another run claimed the pipeline during this run.
@@ -152,7 +156,9 @@ impl World {
             marks: BTreeMap::new(),
             receipts: Vec::new(),
             epoch: 0,
+            storing: false,
             calls: 0,
+            threaded: false,
             hung: false,
             fenced: false,
             fence_reported: false,
@@ -369,6 +375,7 @@ impl State {
         self.ticks = 0;
         self.dead = false;
         self.hung = false;
+        self.storing = false;
         self.fenced = false;
         self.fence_reported = false;
         self.panicked_outside = false;

@@ -172,13 +172,25 @@ pub(super) struct LivePipeline {
     pub(super) backlog: Option<BacklogNumbers>,
 }
 
-/// Counters of every node and edge of a pipeline.
+/// Counters of every partition, node and edge of a pipeline.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct PartsAnswer {
     pub(super) id: String,
     pub(super) status: StatusAnswer,
+    #[serde(default)]
+    pub(super) lanes: Vec<LaneAnswer>,
     pub(super) nodes: Vec<NodeAnswer>,
     pub(super) edges: Vec<EdgeAnswer>,
+}
+
+/// Counters of a partition of a source.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LaneAnswer {
+    pub(super) connector: String,
+    #[serde(default)]
+    pub(super) partition: String,
+    pub(super) backlog_records: Option<u64>,
 }
 
 /// Counters of a node of the pipeline's graph.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use anabranch_graph::config::{Variables, load};
+use anabranch_config::{Variables, load};
 use anabranch_graph::plan::{CompileOptions, compile};
 use anabranch_picture::{Format, Pass, TextStyle};
 use anabranch_plugin::diagnostic::Files;

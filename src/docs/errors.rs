@@ -15,6 +15,7 @@ pub static ALL: LazyLock<Vec<Code>> = LazyLock::new(|| {
         anabranch_record::codes::ALL,
         anabranch_template::codes::ALL,
         anabranch_plugin::codes::ALL,
+        anabranch_config::codes::ALL,
         anabranch_graph::codes::ALL,
         anabranch_process::codes::ALL,
         anabranch_settings::codes::ALL,

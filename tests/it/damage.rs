@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anabranch_plugin::state::StateStore as _;
+use anabranch_plugin::state::{Commit, StateStore as _, Unit};
 use anabranch_record::mark::Mark;
 use anabranch_settings::Database;
 use anabranch_store::{OpenError, Store};
@@ -138,19 +138,20 @@ fn held(path: &Path, bytes: &[u8], what: &str) -> Option<String> {
     std::fs::write(path, bytes).unwrap();
     let database = Database::Embedded(path.to_path_buf());
     let id = "stored".into();
+    let unit = Unit::whole("stored");
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let store = open(&database).ok()?;
         let (pipelines, detached) = (store.pipelines().await.ok()?, store.detached_marks(&id).await.ok()?);
-        let epoch = store.claim(&id).await.ok()?;
+        let epoch = store.claim(&unit).await.ok()?;
         let marks = store.load(&epoch).await.ok()?;
         let (lane, mark) = marks.iter().next().expect(what);
         let later = Mark { seq: mark.seq + 1, ..mark.clone() };
-        store.commit(&epoch, &[(lane.clone(), later.clone())]).await.expect(what);
+        store.commit(&epoch, Commit::of(&[(lane.clone(), later.clone())])).await.expect(what);
         drop(store);
         let store = open(&database).expect(what);
         assert_eq!(store.pipelines().await.expect(what), pipelines, "{what}");
-        let epoch = store.claim(&id).await.expect(what);
+        let epoch = store.claim(&unit).await.expect(what);
         assert_eq!(store.load(&epoch).await.expect(what).get(lane), Some(&later), "{what}");
         Some(format!("{pipelines:?} {detached:?} {epoch:?} {marks:?}"))
     })

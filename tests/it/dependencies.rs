@@ -8,32 +8,37 @@ use std::process::Command;
 use regex::Regex;
 
 /// The crates below `graph/`, from the lowest to the highest, each with those that it depends on.
-const GRAPH: [(&str, &str, &[&str]); 5] = [
+const GRAPH: [(&str, &str, &[&str]); 6] = [
     ("anabranch-record", "graph/record/src", &[]),
     ("anabranch-template", "graph/template/src", &["anabranch-record"]),
     ("anabranch-plugin", "graph/plugin/src", &["anabranch-processor-derive", "anabranch-record", "anabranch-template"]),
-    ("anabranch-graph", "graph/src", &["anabranch-plugin", "anabranch-record", "anabranch-template"]),
-    ("anabranch-picture", "graph/picture/src", &["anabranch-graph", "anabranch-plugin", "anabranch-record"]),
+    ("anabranch-config", "graph/config/src", &["anabranch-plugin", "anabranch-record", "anabranch-template"]),
+    (
+        "anabranch-graph",
+        "graph/src",
+        &["anabranch-config", "anabranch-plugin", "anabranch-record", "anabranch-template"],
+    ),
+    (
+        "anabranch-picture",
+        "graph/picture/src",
+        &["anabranch-config", "anabranch-graph", "anabranch-plugin", "anabranch-record"],
+    ),
 ];
 
 /// The crates below `src/`, from the lowest to the highest, each with those of ours that it depends on. The crate of the
 /// program is the last.
 const PROGRAM: [(&str, &str, &[&str]); 8] = [
-    (
-        "anabranch-process",
-        "src/process/src",
-        &["anabranch-graph", "anabranch-ops-tls", "anabranch-plugin", "anabranch-record"],
-    ),
+    ("anabranch-process", "src/process/src", &["anabranch-ops-tls", "anabranch-plugin", "anabranch-record"]),
     (
         "anabranch-settings",
         "src/settings/src",
-        &["anabranch-graph", "anabranch-ops-tls", "anabranch-plugin", "anabranch-process", "anabranch-record"],
+        &["anabranch-config", "anabranch-ops-tls", "anabranch-plugin", "anabranch-process", "anabranch-record"],
     ),
     (
         "anabranch-store",
         "src/store/src",
         &[
-            "anabranch-graph",
+            "anabranch-config",
             "anabranch-ops-avro",
             "anabranch-ops-postgres",
             "anabranch-ops-tls",
@@ -66,6 +71,7 @@ const PROGRAM: [(&str, &str, &[&str]); 8] = [
         "anabranch-service",
         "src/service/src",
         &[
+            "anabranch-config",
             "anabranch-graph",
             "anabranch-ops",
             "anabranch-ops-avro",
@@ -99,6 +105,7 @@ const PROGRAM: [(&str, &str, &[&str]); 8] = [
         "anabranch-trial",
         "src/trial/src",
         &[
+            "anabranch-config",
             "anabranch-graph",
             "anabranch-ops",
             "anabranch-picture",
@@ -117,6 +124,7 @@ const PROGRAM: [(&str, &str, &[&str]); 8] = [
         &[
             "anabranch-allocator",
             "anabranch-api",
+            "anabranch-config",
             "anabranch-graph",
             "anabranch-ops-tls",
             "anabranch-picture",

@@ -16,7 +16,7 @@ use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::{Parameters, shared};
 use anabranch_plugin::registry::Registry;
-use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_plugin::source::{Acker, OpenedSource, Read, Reader, Room, Source};
 use anabranch_plugin::specification::Specification;
 use anabranch_process::log::{Log, Output};
 use anabranch_record::fault::Fault;
@@ -71,11 +71,7 @@ impl Source for Directory {
     fn catches_up(&self) -> bool {
         true
     }
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        _: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
         let next = resume.get(&Partition::ONLY).map_or(0, |mark| number(&mark.position) + 1);
         let there = rows(&self.0);
         // Deleted records must be below the stored position: others were acknowledged before they were stored.
@@ -90,7 +86,10 @@ impl Source for Directory {
             std::fs::remove_file(self.0.join(row.to_string())).unwrap();
         }
         let rows: Vec<u64> = there.into_iter().filter(|row| *row >= next).collect();
-        Ok((Box::new(DirectoryReader { rows: rows.into_iter() }), Box::new(DirectoryAcker(self.0.clone()))))
+        Ok(OpenedSource::new(
+            Box::new(DirectoryReader { rows: rows.into_iter() }),
+            Box::new(DirectoryAcker(self.0.clone())),
+        ))
     }
 }
 

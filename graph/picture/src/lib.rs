@@ -40,9 +40,10 @@ use petgraph::stable_graph::NodeIndex;
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use serde::Serialize;
 
+use anabranch_config::limits::MemoryLimits;
 use anabranch_graph::plan::fuse::{CutReason, StageBoundary};
 use anabranch_graph::plan::graph::{Guard, Node, NodeKind, PlanGraph, Port};
-use anabranch_graph::plan::stage::{DeadLetterSpec, Limits, ReadSpec, StageKind, StageSpec, WriteSpec};
+use anabranch_graph::plan::stage::{DeadLetterSpec, ReadSpec, StageKind, StageSpec, WriteSpec};
 use anabranch_graph::plan::{Compiled, Measured, flow};
 use anabranch_plugin::flow::RecordShape;
 use anabranch_plugin::secret::mask;
@@ -278,7 +279,7 @@ impl<'a> Picture<'a> {
             reshaped[line.to] = false;
         }
         edges.iter_mut().for_each(|line| line.reshaped = line.shape.is_some() && reshaped[line.from]);
-        let Limits { replay_rows, held_bytes, queue_bytes, queue_strips } = compiled.stages.limits;
+        let MemoryLimits { replay_rows, held_bytes, queue_bytes, queue_strips } = compiled.stages.limits;
         let DeadLetterSpec { plugin, window_size, threshold, .. } = &compiled.stages.dead_letter;
         Picture {
             pipeline: &compiled.stages.pipeline,

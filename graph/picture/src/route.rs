@@ -3,6 +3,7 @@
 use anabranch_graph::plan::graph::{NodeKind, PlanGraph, predecessors};
 use anabranch_plugin::destination::Retry;
 use anabranch_plugin::operator::Fan;
+use anabranch_plugin::source::Replay;
 use anabranch_record::phrase::plural;
 use petgraph::stable_graph::NodeIndex;
 use serde::Serialize;
@@ -17,7 +18,10 @@ pub(super) struct Route<'a> {
     pub(super) delivery: Delivery,
     /// Ordering guarantee. Order is kept per source partition; a dead-lettered record leaves a gap.
     pub(super) order: &'static str,
-    pub(super) replay: Replay,
+    /// Condition under which delivery is effectively once.
+    #[serde(rename = "effectivelyOnceIf", skip_serializing_if = "Option::is_none")]
+    pub(super) condition: Option<&'static str>,
+    pub(super) replay: Repeats,
 }
 
 /// Delivery guarantee.
@@ -39,7 +43,7 @@ pub(super) enum Delivery {
 
 /// Records repeated after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) struct Replay {
+pub(super) struct Repeats {
     /// Maximum number of source records per partition.
     pub(super) records: usize,
     /// Maximum number of records that arrive per source record; absent if unlimited.
@@ -56,7 +60,10 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize) -> Vec<Route<'_>> {
             copies.is_some() && matches!(plan[**index].kind, NodeKind::Destination(_))
         };
         let destinations = indices.iter().zip(&arriving).filter(is_end).count();
-        let exact = matches!(&plan[source].kind, NodeKind::Source(read) if read.source.replays_exactly());
+        let replayed = match &plan[source].kind {
+            NodeKind::Source(read) => read.source.replay(),
+            _ => Replay::NotExactly,
+        };
         for (&index, copies) in indices.iter().zip(arriving) {
             let (NodeKind::Destination(write), Some(copies)) = (&plan[index].kind, copies) else { continue };
             let delivery = match write.destination.policy().retry {
@@ -64,16 +71,21 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize) -> Vec<Route<'_>> {
                 Retry::AtMostOnce => Delivery::AtLeastOnceUnrepeated,
                 // With several destinations, the run resumes at the position of the slowest. Only row numbers show what
                 // the others already have.
-                Retry::Transactional if destinations > 1 && !exact => Delivery::AtLeastOnceInexact,
+                Retry::Transactional if destinations > 1 && replayed != Replay::Exactly => Delivery::AtLeastOnceInexact,
                 Retry::Transactional => Delivery::EffectivelyOnce,
             };
             let records = if delivery == Delivery::EffectivelyOnce { 0 } else { replay_rows };
+            let condition = match (delivery, replayed) {
+                (Delivery::AtLeastOnceInexact, Replay::ExactlyIf(condition)) => Some(condition),
+                _ => None,
+            };
             routes.push(Route {
                 source: &plan[source].id,
                 destination: &plan[index].id,
                 delivery,
                 order: "kept-per-partition",
-                replay: Replay { records, copies: copies.0 },
+                condition,
+                replay: Repeats { records, copies: copies.0 },
             });
         }
     }
@@ -107,23 +119,28 @@ fn copies(plan: &PlanGraph, indices: &[NodeIndex], source: NodeIndex) -> Vec<Opt
 impl Route<'_> {
     /// Returns `true` if two paths have the same guarantees.
     fn promises_as(&self, other: &Route<'_>) -> bool {
-        self.delivery == other.delivery && self.replay == other.replay
+        self.delivery == other.delivery && self.condition == other.condition && self.replay == other.replay
     }
 
     /// Describes delivery and order.
-    pub(super) fn guarantee(&self) -> &'static str {
-        match self.delivery {
+    pub(super) fn guarantee(&self) -> String {
+        let guarantee = match self.delivery {
             Delivery::AtLeastOnce => "at least once, in the order of each source partition",
             Delivery::AtLeastOnceUnrepeated => {
                 "at least once, in the order of each source partition; a write whose outcome is unknown is \
                  repeated only by recovery"
             }
             Delivery::AtLeastOnceInexact => {
+                if let Some(condition) = self.condition {
+                    let kept = "at least once, in the order of each source partition";
+                    return format!("{kept}; effectively once if {condition}");
+                }
                 "at least once, in the order of each source partition; transactions make it effectively once only if \
                  the source has no other destination, or replays exactly"
             }
             Delivery::EffectivelyOnce => "effectively once, in the order of each source partition",
-        }
+        };
+        guarantee.to_owned()
     }
 
     /// Describes the records repeated after a crash.
@@ -177,7 +194,7 @@ impl Picture<'_> {
         }
         let promise = |(sources, destinations, route): (Vec<&str>, Vec<&str>, &Route<'_>)| Guarantee {
             way: format!("{} → {}", sources.join(", "), destinations.join(", ")),
-            guarantee: route.guarantee().to_owned(),
+            guarantee: route.guarantee(),
             duplicates: route.duplicates(),
         };
         let mut promises: Vec<Guarantee> = rows.into_iter().map(promise).collect();

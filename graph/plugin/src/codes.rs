@@ -93,6 +93,9 @@ anabranch_record::codes! {
     /// The record exceeds the size limit of the plugin.
     RECORD_TOO_LARGE: "record_too_large", "Make the record smaller before the connector.";
 
+    /// The source does not support a request, such as a backfill.
+    REQUEST_UNSUPPORTED: "request_unsupported", "Use a source that supports it: `anabranch connectors describe`.";
+
     /// The registry rejects the schema: it is not compatible with earlier versions.
     SCHEMA_INCOMPATIBLE: "schema_incompatible", "Change the schema, or the compatibility of the subject.";
 

@@ -138,6 +138,31 @@ pub enum Verdicts {
     Refused(Vec<(usize, Fault)>),
 }
 
+/// Rows for a destination.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Write<'a> {
+    /// The rows, in order.
+    pub rows: &'a [Record],
+    /// The last source rows that are complete if these rows are delivered, for [`Retry::Transactional`] destinations;
+    /// otherwise empty.
+    pub marks: &'a [(LaneId, Mark)],
+}
+
+impl<'a> Write<'a> {
+    /// Creates a write of rows without marks.
+    pub fn new(rows: &'a [Record]) -> Self {
+        Write { rows, marks: &[] }
+    }
+
+    /// Sets the marks.
+    #[must_use]
+    pub fn marks(mut self, marks: &'a [(LaneId, Mark)]) -> Self {
+        self.marks = marks;
+        self
+    }
+}
+
 /// Writes records. Only one call at a time. The executor is responsible for batching, linger, retry and bisection.
 #[async_trait]
 pub trait Writer: Send {
@@ -156,22 +181,33 @@ pub trait Writer: Send {
         Ok(Vec::new())
     }
 
-    /// Writes rows in order. `marks` are the last source rows that are complete if these rows are delivered. They are
-    /// set for transactional destinations, which always receive whole source rows: all pieces of a row are in one call,
-    /// even if that exceeds the limits of the policy.
+    /// Writes rows in order. All rows are of the unit for which the writer was opened ([`Host::unit`]). A transactional
+    /// destination always receives whole source rows: all pieces of a row are in one call, even if that exceeds the
+    /// limits of the policy.
     ///
     /// A transactional destination stores the given marks, even if they are lower than the stored ones, in one
     /// transaction with the rows; it returns [`Delivered::Durable`] for all rows or [`Verdicts::Refused`]. It is
-    /// fenced: after a later run of the pipeline has opened it, a transaction of an earlier run fails and writes
-    /// nothing (because of an epoch that each run increases, or a comparison of the marks within the transaction). A
-    /// transaction also fails with a transient error, and writes nothing, if the destination has lost the previous
-    /// transaction, for example after a failover. The next run then reads the remaining marks.
+    /// fenced: after [`Writer::marks`] of a later run of the unit, a transaction of an earlier run fails and writes
+    /// nothing, also if no mark was stored yet, and if the write carries none. So it needs an epoch that each run
+    /// increases; a comparison of marks is not enough. A transaction also fails with a transient error, and writes
+    /// nothing, if the destination has lost the previous transaction, for example after a failover. The next run then
+    /// reads the remaining marks.
     ///
     /// # Errors
     /// Transient: the outcome is unknown; if the policy allows it, the same rows are written again in the same order.
     /// Record: nothing was written because of some row; the executor bisects the rows (for a transactional destination
     /// between source rows; if a single source row fails, all its pieces are rejected). Fatal: the pipeline stops.
-    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault>;
+    async fn write(&mut self, write: Write<'_>) -> Result<Verdicts, Fault>;
+
+    /// Removes the marks of lanes that are finished, in one transaction under the fence. Called for transactional
+    /// destinations, when all rows of the lanes are durable. Returns `false` if the destination keeps them: then the
+    /// state store keeps its marks too. `false` by default.
+    ///
+    /// # Errors
+    /// Those of [`Writer::write`] for all rows. After a transient error the lanes may or may not be removed.
+    async fn forget(&mut self, _lanes: &[LaneId]) -> Result<bool, Fault> {
+        Ok(false)
+    }
 
     /// Makes all accepted rows durable.
     ///

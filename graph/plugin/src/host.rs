@@ -6,13 +6,15 @@ use std::sync::Arc;
 use anabranch_record::text::Str;
 
 use crate::schema::SchemaRegistry;
-use crate::state::{ActiveSettings, ResultCache};
+use crate::state::{ActiveSettings, ResultCache, Unit};
 
 /// The resources that an operator, source or destination may use, in addition to its settings.
 #[derive(Clone)]
 pub struct Host {
     /// Id of the pipeline.
     pub pipeline: Str,
+    /// Slot of the unit of the pipeline whose rows the plugin gets.
+    pub slot: u32,
     /// Id of the processor or connector, as users see it.
     pub node: Str,
     /// The log for output of the `log` destination and other plugins.
@@ -25,6 +27,13 @@ pub struct Host {
     pub schemas: Arc<dyn SchemaRegistry>,
     /// Network access of operators.
     pub network: Network,
+}
+
+impl Host {
+    /// Returns the unit of the pipeline whose rows the plugin gets.
+    pub fn unit(&self) -> Unit {
+        Unit { pipeline: self.pipeline.clone(), slot: self.slot }
+    }
 }
 
 /// The route of HTTP requests.

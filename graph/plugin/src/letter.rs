@@ -11,7 +11,7 @@ use anabranch_record::{Data, Operation, Record, json};
 use async_trait::async_trait;
 
 use crate::flow::{Field, Fields, Keys, Kinds, RecordShape, Shape, Type};
-use crate::state::StoreError;
+use crate::state::{Epoch, StoreError};
 use crate::trace::SpanContext;
 
 /// A record that failed. All parts that leave the process are already masked.
@@ -22,6 +22,8 @@ pub struct Letter {
     pub name: Str,
     /// Time of the failure.
     pub at: SystemTime,
+    /// Slot of the unit that had the lane, see [`Unit`](crate::state::Unit).
+    pub slot: u32,
     /// The lane of its source row.
     pub lane: LaneId,
     /// The generation of the lane, see [`Mark`](anabranch_record::mark::Mark).
@@ -251,15 +253,16 @@ pub struct KeptLetters {
 /// [`Destination::keeps_letters`]: crate::destination::Destination::keeps_letters
 #[async_trait]
 pub trait LetterStore: Send + Sync {
-    /// Stores dead letters of a pipeline, durably, and returns how many were stored. A letter replaces the one with the
-    /// same name; limits do not apply to that. At a limit, the remaining letters are not stored ([`WhenFull::Stop`]) or
-    /// the oldest letters are removed ([`WhenFull::DropOldest`]). Letters that exceed the maximum age are removed first.
+    /// Stores dead letters of a unit, durably, and returns how many were stored. The limits apply to the letters of all
+    /// units of the pipeline. A letter replaces the one with the same name; limits do not apply to that. At a limit, the
+    /// remaining letters are not stored ([`WhenFull::Stop`]) or the oldest letters are removed
+    /// ([`WhenFull::DropOldest`]). Letters that exceed the maximum age are removed first.
     ///
     /// # Errors
-    /// The store cannot be written.
+    /// The store cannot be written, or another run has claimed the unit.
     async fn keep_letters(
         &self,
-        pipeline: &Str,
+        epoch: &Epoch,
         letters: Vec<Letter>,
         bounds: &LetterBounds,
     ) -> Result<KeptLetters, StoreError>;

@@ -64,10 +64,12 @@
 pub mod arguments;
 pub mod backoff;
 pub mod codes;
+pub mod current;
 pub mod destination;
 pub mod diagnostic;
 pub mod flow;
 pub mod format;
+pub mod histogram;
 pub mod host;
 pub mod kind;
 pub mod letter;

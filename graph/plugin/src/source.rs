@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anabranch_record::extent::Extent;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::text::Str;
 use anabranch_record::{Position, Record};
 use async_trait::async_trait;
 
@@ -35,12 +36,10 @@ pub trait Source: Send + Sync {
     /// Returns `true` if the source can detect that nothing more is available now. `run --once` rejects other sources.
     fn catches_up(&self) -> bool;
 
-    /// Returns `true` if a source that is opened again after a mark reads the same records in the same order, so that
-    /// [`Mark::seq`] identifies the same records as before. That holds for a file or a partition of a log, but not for
-    /// a changing list of objects. Only with such a source can a transactional destination that is not the only
-    /// destination detect which of the replayed records it already has.
-    fn replays_exactly(&self) -> bool {
-        false
+    /// Returns whether a source that is opened again after a mark reads the same records in the same order. Opens
+    /// nothing: `pipelines plan` prints the answer. [`Start::replays_exactly`] decides it for each partition.
+    fn replay(&self) -> Replay {
+        Replay::NotExactly
     }
 
     /// Returns the path of the file that the source reads, if it reads one.
@@ -58,7 +57,7 @@ pub trait Source: Send + Sync {
     /// record after it again. A source that deletes acknowledged records cannot. Only such a source can resume at the
     /// position of a destination that has lost confirmed records; otherwise the pipeline stops.
     fn rereads(&self) -> bool {
-        self.replays_exactly()
+        self.replay() != Replay::NotExactly
     }
 
     /// Returns `true` if the records after a position still exist. Called for a source that can read again, before it
@@ -97,18 +96,113 @@ pub trait Source: Send + Sync {
         true
     }
 
-    /// Opens the source at the marks in `resume`; a partition without a mark starts from the beginning.
+    /// Opens the source at the marks in `resume`; a partition without a mark starts from the beginning. The result says
+    /// of each partition for which this is not so that reading starts elsewhere ([`Start::elsewhere`]).
     ///
     /// A mark counts as the acknowledgement of everything up to it: a crash may have occurred after the mark was stored
     /// and before [`Acker::ack`] was called, and those positions are not acknowledged again.
     ///
+    /// The mark of a finished partition ([`Read::Finished`]) is in `resume` if the last run ended before the engine
+    /// dropped it. The source then reports the partition as finished again.
+    ///
     /// # Errors
     /// The reason why it cannot be opened. An invalid position is a fatal error.
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        host: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault>;
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault>;
+}
+
+/// Whether a source that resumes after a mark reads the same records in the same order, so that [`Mark::seq`]
+/// identifies the same records as before. That holds for a file or a partition of a log, but not for a changing list of
+/// objects. Only then can a transactional destination that is not the only destination detect which of the replayed
+/// records it already has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Replay {
+    /// Always.
+    Exactly,
+    /// Only under this condition, such as `the topic is not compacted`. The source checks it for each partition when
+    /// it starts to read, and answers with [`Start::replays_exactly`].
+    ExactlyIf(&'static str),
+    /// Never, or unknown.
+    NotExactly,
+}
+
+/// A source that was opened.
+#[non_exhaustive]
+pub struct OpenedSource {
+    /// Reads records.
+    pub reader: Box<dyn Reader>,
+    /// Receives acknowledgements.
+    pub acker: Box<dyn Acker>,
+    /// Where partitions start. A partition that is not listed starts after its mark.
+    pub starts: BTreeMap<Partition, Start>,
+}
+
+impl OpenedSource {
+    /// Creates an opened source of which every partition starts after its mark.
+    pub fn new(reader: Box<dyn Reader>, acker: Box<dyn Acker>) -> Self {
+        OpenedSource { reader, acker, starts: BTreeMap::new() }
+    }
+
+    /// Sets where a partition starts.
+    #[must_use]
+    pub fn start(mut self, partition: Partition, start: Start) -> Self {
+        self.starts.insert(partition, start);
+        self
+    }
+}
+
+/// Where a source starts to read a partition, and whether it replays it exactly.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    elsewhere: bool,
+    position: Option<Position>,
+    replays_exactly: Option<bool>,
+}
+
+impl Start {
+    /// Reading starts with the record after the mark; without a mark, with the first record of the partition.
+    pub fn after_mark() -> Self {
+        Start::default()
+    }
+
+    /// Reading starts at another place, because the offsets were reset, records are missing, or a range is read again.
+    ///
+    /// The engine then begins a new generation ([`Mark::generation`]), and stores it before it delivers a record: row
+    /// numbers that were stored before no longer identify records. A source that says so without need causes duplicates
+    /// at transactional destinations after a crash; one that fails to say so loses records there.
+    pub fn elsewhere() -> Self {
+        Start { elsewhere: true, ..Start::default() }
+    }
+
+    /// Sets the position after which reading starts elsewhere, so that the next run resumes there. Without it, the next
+    /// run receives the earlier position again until a record of the new generation is settled.
+    #[must_use]
+    pub fn at(mut self, position: Position) -> Self {
+        self.position = Some(position).filter(|position| !position.0.is_empty());
+        self
+    }
+
+    /// Sets whether the partition is replayed exactly, from its start on. By default it is if [`Source::replay`] is
+    /// [`Replay::Exactly`].
+    #[must_use]
+    pub fn replays_exactly(mut self, exactly: bool) -> Self {
+        self.replays_exactly = Some(exactly);
+        self
+    }
+
+    /// Returns `true` if reading does not start after the mark.
+    pub fn is_elsewhere(&self) -> bool {
+        self.elsewhere
+    }
+
+    /// Returns the position after which reading starts elsewhere, if it is known.
+    pub fn position(&self) -> Option<&Position> {
+        self.position.as_ref().filter(|_| self.elsewhere)
+    }
+
+    /// Returns `true` if the partition is replayed exactly by a source that declares `replay`.
+    pub fn is_exact(&self, replay: Replay) -> bool {
+        self.replays_exactly.unwrap_or(replay == Replay::Exactly)
+    }
 }
 
 /// Limits of one read. A read may return less, and more only if a single record is larger.
@@ -121,6 +215,9 @@ pub struct Room {
 }
 
 /// The result of a read.
+///
+/// Exhaustive, so that an engine or a wrapper that does not handle a variant fails to compile. A new variant is a new
+/// version of the contract.
 #[derive(Debug)]
 pub enum Read {
     /// Records of one partition, in order, at least one; positions are not empty.
@@ -134,18 +231,64 @@ pub enum Read {
     Progress(Partition, Position),
     /// Nothing more is available now. The next read blocks until more arrives.
     CaughtUp,
-    /// Another process owns the partition now.
-    Revoked(Partition),
-    /// This process owns the partition from now on: a new one, or one that was revoked and is assigned again. The
-    /// source reads no record of it until the engine has called [`Reader::go_on`]. Partitions that a source has when it
-    /// is opened need no such event.
+    /// The partition has no more records, in this or a later run: a range was read to its end, or a topic was deleted.
+    /// The engine settles and acknowledges what was read, removes the mark, and calls [`Acker::released`] with
+    /// [`Release::Finished`]. Until then, a later run may receive the mark, and the source reports the partition as
+    /// finished again. Once the last position is acknowledged, the source itself must know that it has read the
+    /// partition.
+    ///
+    /// A partition of that name that appears later is a new one, which starts without a mark. If it appears in another
+    /// run with other records, the source says [`Start::elsewhere`].
+    Finished(Partition),
+    /// Another process will own the partition, in `within` from now. The engine delivers, stores and acknowledges what
+    /// was read until then, gives up the rest, and calls [`Acker::released`]. Other partitions do not wait. The source
+    /// reads no more records of the partition.
+    Revoked {
+        /// The partition.
+        partition: Partition,
+        /// Time until the partition is given up.
+        within: Duration,
+    },
+    /// Another process may own the partition already. The engine stores and acknowledges nothing more of it, whatever
+    /// is in flight; the new owner reads it again. An acknowledgement that the engine is already sending may still
+    /// arrive: the source drops it.
+    Lost(Partition),
+    /// This process owns the partition from now on: a new one, or one that was revoked or lost and is assigned again.
+    /// The source reads no record of it, and does not return [`Read::CaughtUp`] or [`Read::End`], until the engine has
+    /// called [`Reader::go_on`]. The engine calls it when no earlier row of the partition can be written or stored any
+    /// more; until then it reads other partitions. Partitions that a source has when it is opened need no such event.
     Assigned(Partition),
     /// The source has ended.
     End,
 }
 
-/// The unread part of a source, as far as the source knows. Each field is unknown unless it is set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A request to a source that is reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Request {
+    /// Read all records of a part of the source again, such as a table, beside the records that arrive. The source
+    /// stores the request before it confirms it, so that a crash does not lose it.
+    Backfill {
+        /// The part, as the source names it.
+        part: Str,
+    },
+}
+
+/// How the engine gave up a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Release {
+    /// Everything that was read is delivered, stored and acknowledged.
+    Drained,
+    /// Records are left, which the next owner reads again.
+    Abandoned,
+    /// Like `Drained`, and the mark of the finished partition is removed.
+    Finished,
+}
+
+/// The unread part of a source, as far as the source knows. Each field is unknown unless it is set. Create one with
+/// `..Backlog::default()`, because fields may be added.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// Records.
     pub records: Option<u64>,
@@ -160,6 +303,8 @@ pub struct Backlog {
     pub missed: u64,
     /// The part of `objects` that the source holds back because their dates are ahead of the clock of their store.
     pub ahead: u64,
+    /// Unread records of each partition for which the source knows them. Not necessarily all partitions.
+    pub partitions: BTreeMap<Partition, u64>,
 }
 
 impl Backlog {
@@ -180,6 +325,7 @@ impl Backlog {
             since: None,
             missed: self.missed,
             ahead: 0,
+            partitions: self.partitions.into_keys().map(|partition| (partition, 0)).collect(),
         }
     }
 }
@@ -193,12 +339,23 @@ pub trait Reader: Send {
     /// After a transient error, the pipeline restarts from its stored positions.
     async fn read(&mut self, room: Room) -> Result<Read, Fault>;
 
+    /// Waits for a change of the partitions, and returns [`Read::Revoked`], [`Read::Lost`], [`Read::Assigned`] or
+    /// [`Read::Finished`]. The engine calls it instead of [`Reader::read`] while it has no room for records, so that a
+    /// full pipeline does not delay the loss of a partition. Cancel-safe. By default it never completes: changes are
+    /// seen by the next read.
+    ///
+    /// # Errors
+    /// Those of [`Reader::read`].
+    async fn change(&mut self) -> Result<Read, Fault> {
+        std::future::pending().await
+    }
+
     /// Resumes an assigned partition after a mark, which has the same meaning as in [`Source::open`], or from
-    /// the beginning. Earlier records of the partition are not acknowledged any more.
+    /// the beginning, and returns where reading starts. Earlier records of the partition are not acknowledged any more.
     ///
     /// # Errors
     /// The errors of [`Reader::read`].
-    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<(), Fault> {
+    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<Start, Fault> {
         let _ = (partition, mark);
         Err(Fault::fatal(
             codes::PARTITION_UNEXPECTED,
@@ -227,6 +384,14 @@ pub trait Reader: Send {
         None
     }
 
+    /// Accepts a request of a user. By default the source supports none.
+    ///
+    /// # Errors
+    /// The source does not support the request, or cannot carry it out. The run continues.
+    async fn request(&mut self, request: Request) -> Result<(), Fault> {
+        Err(Fault::record(codes::REQUEST_UNSUPPORTED, format!("the source does not support the request {request:?}")))
+    }
+
     /// Stops reading; `read` is not called again.
     async fn stop(&mut self) -> Result<(), Fault> {
         Ok(())
@@ -241,6 +406,16 @@ pub trait Acker: Send {
     /// # Errors
     /// Transient errors are retried.
     async fn ack(&mut self, partition: &Partition, positions: &[Position]) -> Result<(), Fault>;
+
+    /// Notes that the engine gave up a partition that was revoked, lost or finished, after its last acknowledgement.
+    /// Called once for each of these events. A source that is asked for the partition by another process may let go of
+    /// it now, before the time of [`Read::Revoked`] is over. Nothing by default.
+    ///
+    /// # Errors
+    /// As for [`Reader::read`].
+    async fn released(&mut self, _partition: &Partition, _release: Release) -> Result<(), Fault> {
+        Ok(())
+    }
 
     /// Closes the source after the last acknowledgement.
     async fn close(&mut self) -> Result<(), Fault> {

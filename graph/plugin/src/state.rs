@@ -1,18 +1,46 @@
 //! The state store, which keeps marks across crashes, the memo of operators, and the active settings of connectors.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-/// Proof that this run is the latest owner of a pipeline's marks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Epoch {
+/// A part of a pipeline that has one owner at a time: a share of its lanes. The owner has a claim of its own, which
+/// fences only earlier owners of the same unit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Unit {
     /// The pipeline.
     pub pipeline: Str,
-    /// Increases with each claim.
+    /// Number of the share, from 0. A pipeline that is not split has only slot 0.
+    pub slot: u32,
+}
+
+impl Unit {
+    /// Returns the only unit of a pipeline that is not split.
+    pub fn whole(pipeline: impl Into<Str>) -> Unit {
+        Unit { pipeline: pipeline.into(), slot: 0 }
+    }
+}
+
+/// Writes the pipeline, and the slot unless it is 0.
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.slot {
+            0 => write!(f, "{}", self.pipeline),
+            slot => write!(f, "{} (slot {slot})", self.pipeline),
+        }
+    }
+}
+
+/// Proof that this run is the latest owner of a unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Epoch {
+    /// The unit.
+    pub unit: Unit,
+    /// Increases with each claim of the unit.
     pub number: u64,
 }
 
@@ -34,11 +62,11 @@ pub struct Receipt {
 /// A failure of the state store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Another run has claimed the pipeline: this one must stop and acknowledge nothing more.
-    #[error("pipeline {pipeline} was claimed by another run (epoch {theirs}, ours is {ours})")]
+    /// Another run has claimed the unit: this one must stop and acknowledge nothing more.
+    #[error("pipeline {unit} was claimed by another run (epoch {theirs}, ours is {ours})")]
     Fenced {
-        /// The pipeline.
-        pipeline: Str,
+        /// The unit.
+        unit: Unit,
         /// Epoch of this run.
         ours: u64,
         /// Epoch of the other run.
@@ -55,31 +83,63 @@ pub enum StoreError {
     Damaged(String),
 }
 
-/// Stores the mark of every lane. Implementations are fenced: a commit with an old epoch fails.
-#[async_trait]
-pub trait StateStore: Send + Sync {
-    /// Makes the caller the owner of the pipeline's marks.
-    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError>;
+/// Changes of a unit's marks and receipts, stored together.
+///
+/// ```
+/// use anabranch_plugin::state::Commit;
+/// use anabranch_record::mark::{LaneId, Mark, Partition};
+///
+/// let lane = LaneId { connector: "in".into(), partition: Partition::ONLY };
+/// let moves = [(lane.clone(), Mark::beginning(1))];
+/// let commit = Commit::of(&moves).with_drops(std::slice::from_ref(&lane));
+/// assert_eq!((commit.moves.len(), commit.receipts.len(), commit.drops.len()), (1, 0, 1));
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Commit<'a> {
+    /// New marks of lanes. Of two marks of a lane, the later one in the slice is stored.
+    pub moves: &'a [(LaneId, Mark)],
+    /// New receipts. A receipt replaces the earlier one of the same destination and lane.
+    pub receipts: &'a [Receipt],
+    /// Lanes whose partition has ended: their marks and receipts are removed, also those of this commit. A lane that
+    /// comes back later has no position.
+    pub drops: &'a [LaneId],
+}
 
-    /// Returns all marks of the pipeline.
-    async fn load(&self, epoch: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError>;
-
-    /// Returns the receipts of the pipeline's transactional destinations, in any order.
-    async fn receipts(&self, epoch: &Epoch) -> Result<Vec<Receipt>, StoreError>;
-
-    /// Stores marks, all or none; durable when it returns.
-    async fn commit(&self, epoch: &Epoch, moves: &[(LaneId, Mark)]) -> Result<(), StoreError> {
-        self.commit_with_receipts(epoch, moves, &[]).await
+impl<'a> Commit<'a> {
+    /// Creates a commit that moves lanes.
+    pub fn of(moves: &'a [(LaneId, Mark)]) -> Commit<'a> {
+        Commit { moves, ..Commit::default() }
     }
 
-    /// Stores marks and receipts, all or none; durable when it returns. A receipt replaces the earlier one of the same
-    /// destination and lane.
-    async fn commit_with_receipts(
-        &self,
-        epoch: &Epoch,
-        moves: &[(LaneId, Mark)],
-        receipts: &[Receipt],
-    ) -> Result<(), StoreError>;
+    /// Replaces the receipts.
+    #[must_use]
+    pub fn with_receipts(self, receipts: &'a [Receipt]) -> Commit<'a> {
+        Commit { receipts, ..self }
+    }
+
+    /// Replaces the lanes to remove.
+    #[must_use]
+    pub fn with_drops(self, drops: &'a [LaneId]) -> Commit<'a> {
+        Commit { drops, ..self }
+    }
+}
+
+/// Stores the mark of every lane. Implementations are fenced by unit: a commit with an old epoch of a unit fails, and a
+/// claim of one unit does not affect the others of the pipeline.
+#[async_trait]
+pub trait StateStore: Send + Sync {
+    /// Makes the caller the owner of the unit.
+    async fn claim(&self, unit: &Unit) -> Result<Epoch, StoreError>;
+
+    /// Returns all marks of the unit.
+    async fn load(&self, epoch: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError>;
+
+    /// Returns the receipts of the transactional destinations for lanes of the unit, in any order.
+    async fn receipts(&self, epoch: &Epoch) -> Result<Vec<Receipt>, StoreError>;
+
+    /// Stores the changes, all or none; durable when it returns.
+    async fn commit(&self, epoch: &Epoch, commit: Commit<'_>) -> Result<(), StoreError>;
 }
 
 /// Results that operators keep across runs, such as the embedding of a text. A result depends only on the data whose
@@ -141,5 +201,18 @@ impl ActiveSettings for DiscardingState {
 
     async fn set_active(&self, _pipeline: &Str, _connector: &Str, _settings: Bytes) -> Result<(), StoreError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_shown_only_if_the_pipeline_is_split() {
+        let fenced = |slot| StoreError::Fenced { unit: Unit { pipeline: "p".into(), slot }, ours: 1, theirs: 2 };
+        let rest = "was claimed by another run (epoch 2, ours is 1)";
+        assert_eq!(fenced(0).to_string(), format!("pipeline p {rest}"));
+        assert_eq!(fenced(3).to_string(), format!("pipeline p (slot 3) {rest}"));
     }
 }

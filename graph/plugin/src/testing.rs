@@ -51,6 +51,8 @@ pub enum Event {
     },
     /// The store committed a mark.
     Committed(LaneId, Mark),
+    /// The store removed the mark of a lane.
+    Forgotten(LaneId),
     /// The source received the acknowledgement of a row.
     Acked(Partition, u64),
 }

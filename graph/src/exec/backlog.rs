@@ -1,6 +1,6 @@
 //! Backlogs of sources: when a source is asked, and its answers.
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -76,35 +76,18 @@ impl Questions {
     pub(super) async fn ask(&mut self, reader: &mut dyn Reader, meters: &StageMeters) {
         if let Ok(answer) = timeout(PATIENCE, reader.backlog()).await {
             self.knows = answer.is_some();
-            self.open = answer.is_some_and(|backlog| !backlog.is_empty());
+            self.open = answer.as_ref().is_some_and(|backlog| !backlog.is_empty());
             meters.set_backlog(answer);
         }
         self.timer.as_mut().reset(Instant::now() + EVERY);
     }
 
-    /// Waits for `work`, and meanwhile asks a source that can answer.
-    pub(super) async fn beside<T>(
-        &mut self,
-        reader: &mut dyn Reader,
-        meters: &StageMeters,
-        work: impl Future<Output = T>,
-    ) -> T {
-        let mut work = pin!(work);
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut work => return done,
-                () = self.ask_in_time(reader, meters) => {}
-            }
-        }
-    }
-
-    async fn ask_in_time(&mut self, reader: &mut dyn Reader, meters: &StageMeters) {
+    /// Completes when a source that can answer is to be asked, while there is no room to read.
+    pub(super) async fn beside_wait(&mut self) {
         if !self.knows {
             std::future::pending::<()>().await;
         }
         self.timer.as_mut().await;
-        self.ask(reader, meters).await;
     }
 
     /// Notes that the source has nothing more to read.
@@ -119,7 +102,7 @@ impl Progress {
     pub fn backlogs(&self) -> Vec<SourceBacklog> {
         let reads = self.stages.iter().filter(|stage| stage.kind == Role::Read);
         let known = reads.filter_map(|stage| {
-            let backlog = (*stage.backlog.lock().unwrap_or_else(PoisonError::into_inner))?;
+            let backlog = stage.backlog.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
             Some(SourceBacklog { connector: stage.steps.first()?.node.clone(), backlog })
         });
         known.collect()
@@ -133,6 +116,6 @@ impl StageMeters {
 
     fn empty_backlog(&self) {
         let mut answer = self.backlog().lock().unwrap_or_else(PoisonError::into_inner);
-        *answer = answer.map(Backlog::emptied);
+        *answer = answer.take().map(Backlog::emptied);
     }
 }

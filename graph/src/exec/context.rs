@@ -1,18 +1,19 @@
 //! State shared by all tasks of a run: lanes, signals, the first fault, and the only place where tasks are spawned.
 
+use anabranch_config::limits::MemoryLimits;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anabranch_plugin::host::Host;
 use anabranch_plugin::secret::mask;
+use anabranch_plugin::state::Unit;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::text::Str;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::ambient::PipelineTask;
 use super::lanes::Lanes;
 use super::live::{Alive, Live};
 use super::open::Stage;
@@ -24,7 +25,8 @@ use super::{RunOptions, Services};
 use crate::ack::Overdrawn;
 use crate::batch::Alarm;
 use crate::codes;
-use crate::plan::stage::{Limits, StagePlan, StageSpec};
+use crate::plan::stage::{StagePlan, StageSpec};
+use anabranch_plugin::current::PipelineTask;
 
 /// Reason why a stage ended before its input.
 #[derive(Debug)]
@@ -71,7 +73,9 @@ impl StopOrder {
 
 pub(super) struct Context {
     pub(super) pipeline: Str,
-    pub(super) limits: Limits,
+    /// The unit of the pipeline that this run owns.
+    pub(super) unit: Unit,
+    pub(super) limits: MemoryLimits,
     pub(super) services: Services,
     pub(super) options: RunOptions,
     pub(super) progress: Arc<Progress>,
@@ -113,6 +117,7 @@ impl Context {
         let traces = options.traces.clone().map(|tracing| Traces::new(&plan.pipeline, tracing, options.mask.clone()));
         Context {
             pipeline: plan.pipeline.clone(),
+            unit: Unit::whole(plan.pipeline.clone()),
             limits: plan.limits,
             services,
             options,
@@ -143,6 +148,7 @@ impl Context {
     pub(super) fn host(&self, node: &Str) -> Host {
         Host {
             pipeline: self.pipeline.clone(),
+            slot: self.unit.slot,
             node: node.clone(),
             log: self.services.log.clone(),
             result_cache: self.services.result_cache.clone(),

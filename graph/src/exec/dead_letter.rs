@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anabranch_plugin::destination::Delivered;
 use anabranch_plugin::host::LogLevel;
 use anabranch_plugin::letter::{FullQueue, KeptLetters, Letter, LetterBounds, LetterForm};
+use anabranch_plugin::state::Epoch;
 use anabranch_plugin::trace::{SpanContext, SpanKind};
 use anabranch_record::fault::Fault;
 use anabranch_record::metadata::key;
@@ -98,7 +99,7 @@ pub(super) enum Outlet {
     /// A destination, which gets dead letters as records.
     Destination(Delivery),
     /// The state store.
-    Store(LetterBounds),
+    Store { epoch: Epoch, bounds: LetterBounds },
     /// The log only; dead letters are not stored.
     Log,
 }
@@ -294,9 +295,9 @@ impl DeadLetters {
     async fn make_durable(&mut self, letters: &[Letter]) -> Result<KeptLetters, Interrupt> {
         let pipeline = &self.context.pipeline;
         let delivery = match &mut self.outlet {
-            Outlet::Store(bounds) => {
+            Outlet::Store { epoch, bounds } => {
                 // If the store is unavailable, the fault is transient, as for marks: the pipeline recovers.
-                let kept = self.context.services.keep_letters(pipeline, letters.to_vec(), bounds).await;
+                let kept = self.context.services.keep_letters(epoch, letters.to_vec(), bounds).await;
                 return kept.map_err(|error| store_fault(error).at(&self.node).into());
             }
             Outlet::Destination(delivery) => delivery,
@@ -373,6 +374,7 @@ impl DeadLetters {
         Letter {
             name: if ordinal == 0 { name } else { format!("{name}#{ordinal}").into() },
             at: clock::now(),
+            slot: self.context().unit.slot,
             lane: id.clone(),
             generation: *generation,
             seq: *seq,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::backoff::Backoff;
-use anabranch_plugin::destination::{Delivered, Retry, Verdicts, Writer};
+use anabranch_plugin::destination::{Delivered, Retry, Verdicts, Write, Writer};
 use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
 
@@ -91,7 +91,7 @@ impl Delivery {
         let mut todo: Vec<Range<usize>> = Vec::from([all]);
         while let Some(range) = todo.pop() {
             let whole = range.len() == rows.len();
-            match self.writer.write(&rows[range.clone()], &[]).await {
+            match self.writer.write(Write::new(&rows[range.clone()])).await {
                 Ok(Verdicts::All(delivered)) if whole => return Ok(DeliveryOutcome::All(delivered)),
                 Ok(Verdicts::All(delivered)) => {
                     verdicts.resize_with(rows.len(), || None);

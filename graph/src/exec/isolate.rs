@@ -9,7 +9,6 @@ use anabranch_record::fault::Fault;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::ambient::work_for;
 use super::chain::Steps;
 use super::context::Context;
 use super::fan_out::Output;
@@ -18,6 +17,7 @@ use super::panic;
 use super::parallel::{Reply, Worker, WorkerChannels, advance, worker};
 use crate::codes;
 use crate::plan::stage::StepSpec;
+use anabranch_plugin::current::work_for;
 
 /// Stack size of a thread. Interpreters recurse deeply, and only the used part of a stack takes memory.
 const STACK: usize = 64 << 20;

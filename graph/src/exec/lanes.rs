@@ -1,8 +1,10 @@
 //! The lanes of a pipeline: their ledgers behind one lock, notifications for readers, and the schedule of commits.
 
+mod handover;
 mod landing;
 mod unstored;
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -19,6 +21,7 @@ use crate::batch::Lineage;
 use crate::codes;
 use crate::sync::{Mutex, MutexGuard, Notify};
 
+pub(super) use handover::{Change, Released};
 pub(super) use landing::RunLocation;
 use unstored::Unstored;
 
@@ -42,8 +45,10 @@ enum LaneOwnership {
     /// the partition is revoked.
     Ours,
     /// Another instance owns the partition: the run does not write its rows in a transaction, store its positions or
-    /// acknowledge them.
+    /// acknowledge them. A commit that has begun is completed.
     Abandoned,
+    /// Like `Abandoned`, and positions that a running commit has stored are not acknowledged either.
+    Lost,
     /// The partition is being assigned again: rows are not written in a transaction; settled rows are stored and
     /// acknowledged.
     Returning,
@@ -70,6 +75,10 @@ struct Lane {
     positions: usize,
     /// True while a part of the lane is being stored and acknowledged.
     committing: bool,
+    /// True from the revocation of the partition until the lane is given up.
+    leaving: bool,
+    /// True if the source has no more records of the partition.
+    finished: bool,
     /// Number of the first abandoned row: settled but not written. This row and later rows are never stored.
     given_up: u64,
     stored: Option<Mark>,
@@ -109,6 +118,14 @@ impl Lane {
 
 struct State {
     lanes: Vec<Lane>,
+    /// Finished lanes whose marks are not removed yet.
+    finishing: BTreeMap<LaneId, LaneIndex>,
+    /// Changes that the next commit carries out.
+    changes: Vec<Change>,
+    /// Partitions that were given up, to be reported to their sources.
+    released: Vec<Released>,
+    /// Partitions whose release is being reported.
+    reporting: Vec<Released>,
     /// Indices in `lanes` that can be reused.
     free: Vec<LaneIndex>,
     /// Number of lanes opened so far.
@@ -180,6 +197,8 @@ impl State {
             pins: 0,
             positions: 0,
             committing: false,
+            leaving: false,
+            finished: false,
             given_up: u64::MAX,
             stored: resume,
             unstored: Unstored::default(),
@@ -209,7 +228,17 @@ impl State {
 
 impl Lanes {
     pub(super) fn new(replay_rows: usize, held_bytes: usize, landing: bool, progress: Arc<Progress>) -> Self {
-        let state = State { lanes: Vec::new(), free: Vec::new(), opened: 0, held: 0, due: Due::Never };
+        let state = State {
+            lanes: Vec::new(),
+            finishing: BTreeMap::new(),
+            changes: Vec::new(),
+            released: Vec::new(),
+            reporting: Vec::new(),
+            free: Vec::new(),
+            opened: 0,
+            held: 0,
+            due: Due::Never,
+        };
         Lanes {
             state: Mutex::new(state),
             commit: Notify::new(),
@@ -411,7 +440,8 @@ impl Lanes {
     pub(super) async fn room(&self, source: usize) -> Room {
         self.when_room(|state| {
             let window = |lane: &Lane| self.replay_rows.saturating_sub(lane.ledger.unpersisted());
-            let lanes = state.lanes.iter().filter(|lane| lane.source == source && lane.hold == LaneOwnership::Ours);
+            let is_read = |lane: &&Lane| lane.source == source && lane.hold == LaneOwnership::Ours && !lane.finished;
+            let lanes = state.lanes.iter().filter(is_read);
             // A source with several partitions may read as long as one of them has room.
             let rows = lanes.map(window).max().unwrap_or(self.replay_rows);
             let bytes =
@@ -461,7 +491,11 @@ impl Lanes {
     /// Removes and returns the settled prefix of every lane.
     pub(super) fn advance(&self) -> Vec<SettledPrefix> {
         let mut state = self.lock();
-        let held = |lane: &Lane| matches!(lane.hold, LaneOwnership::Ours | LaneOwnership::Returning);
+        let held = |lane: &Lane| match lane.hold {
+            LaneOwnership::Ours | LaneOwnership::Returning => true,
+            LaneOwnership::Lost => mutant!(LostIsStored),
+            LaneOwnership::Abandoned | LaneOwnership::Replaced => false,
+        };
         let lanes = state.lanes.iter_mut().enumerate().filter(|(_, lane)| held(lane));
         lanes
             .filter_map(|(index, lane)| {
@@ -499,62 +533,9 @@ impl Lanes {
         for lane in lanes {
             state.lanes[usize::from(lane.0)].committing = false;
         }
+        self.raise_if_over(&mut state);
         drop(state);
         self.room.notify_waiters();
-    }
-
-    /// Abandons the open rows of a lane whose partition another instance owns.
-    pub(super) fn abandon(&self, lane: LaneIndex) {
-        if !mutant!(RevokedLingers) {
-            let mut guard = self.lock();
-            let state = &mut *guard;
-            let lane = &mut state.lanes[usize::from(lane.0)];
-            lane.hold = LaneOwnership::Abandoned;
-            lane.show_unstored();
-            // The rows may wait for a new assignment indefinitely, so they must not count towards the bytes held.
-            state.held -= lane.release(usize::MAX);
-        }
-        self.room.notify_waiters();
-        self.gathered.notify_waiters();
-    }
-
-    /// Reopens the lane of a partition that is assigned again. Returns the lane, or the lane that replaces it, and the
-    /// mark after which it continues. Waits until no transaction holds rows of the lane, and all settled rows are
-    /// stored and acknowledged. Rows that are still open are abandoned and will be read again.
-    pub(super) async fn renew(&self, lane: LaneIndex) -> Result<(LaneIndex, Option<Mark>), Fault> {
-        let index = usize::from(lane.0);
-        self.lock().lanes[index].hold = LaneOwnership::Returning;
-        self.gathered.notify_waiters();
-        self.when_room(|state| {
-            let old = &mut state.lanes[index];
-            if (old.writing > 0 || old.committing) && !mutant!(ReturnsTooSoon) {
-                return None;
-            }
-            if old.ledger.advances_below(old.given_up) {
-                self.raise(state, Due::Now);
-                return None;
-            }
-            let mark = old.stored.clone();
-            if old.ledger.is_empty() {
-                old.hold = LaneOwnership::Ours;
-                old.show_unstored();
-                return Some(Ok((lane, mark)));
-            }
-            if !mutant!(RevokedLingers) {
-                old.hold = LaneOwnership::Replaced;
-            }
-            let (source, id, exact, progress) = (old.source, old.id.clone(), old.exact, old.progress.clone());
-            state.clear_replaced(lane);
-            Some(state.add(source, id, mark.clone(), exact, progress).map(|lane| (lane, mark)))
-        })
-        .await
-    }
-
-    /// Returns `true` if everything read in a lane is settled and stored.
-    pub(super) fn is_stored(&self, lane: LaneIndex) -> bool {
-        let state = self.lock();
-        let ledger = &state.lanes[usize::from(lane.0)].ledger;
-        ledger.is_empty() && ledger.unpersisted() == 0
     }
 
     /// Returns the connectors of the lanes with open or unstored rows.
@@ -572,6 +553,14 @@ impl Lanes {
     /// Returns `true` if a lane was abandoned with open rows.
     pub(super) fn any_abandoned(&self) -> bool {
         self.lock().lanes.iter().any(|lane| lane.hold != LaneOwnership::Ours && !lane.ledger.is_empty())
+    }
+
+    /// Returns `true` if everything read in a lane is settled and stored.
+    #[cfg(all(test, feature = "loom"))]
+    pub(super) fn is_stored(&self, lane: LaneIndex) -> bool {
+        let state = self.lock();
+        let ledger = &state.lanes[usize::from(lane.0)].ledger;
+        ledger.is_empty() && ledger.unpersisted() == 0
     }
 
     /// Returns `true` if the counters of every ledger match its open rows. O(segments).

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use anabranch_plugin::destination::Writer;
 use anabranch_plugin::host::LogLevel;
 use anabranch_plugin::operator::{Configured, Operator, OperatorContext};
+use anabranch_plugin::source::OpenedSource;
+use anabranch_plugin::state::{Commit, Epoch};
 use anabranch_plugin::trace::SpanKind;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
@@ -22,9 +24,10 @@ use super::drain::{Acknowledging, Drain, store_fault};
 use super::fan_out::Output;
 use super::idle::Idle;
 use super::isolate;
+use super::lanes::Lanes;
 use super::parallel;
 use super::queue::{Gauge, Receiver, Sender, queue};
-use super::read::Reading;
+use super::read::{Reading, beginning};
 use super::resume::{ForeignMark, MissingWrites, Remedy, ask_sources, resume, shown};
 use super::tap::NodeRole;
 use super::write::Writing;
@@ -83,17 +86,17 @@ fn wire(plan: &StagePlan) -> Result<Wiring, Fault> {
     Ok(Wiring { inputs, outputs, gauges })
 }
 
-/// Claims the pipeline, loads its marks and opens all parts.
+/// Claims the unit, loads its marks and opens all parts.
 pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<OpenedParts, Fault> {
     let store = &context.services.store;
-    let epoch = store.claim(&plan.pipeline).await.map_err(store_fault)?;
+    let epoch = store.claim(&context.unit).await.map_err(store_fault)?;
     let mut marks = store.load(&epoch).await.map_err(store_fault)?;
     let receipts = store.receipts(&epoch).await.map_err(store_fault)?;
     let Wiring { mut inputs, outputs, gauges } = wire(plan)?;
     context.progress.set_queues(gauges);
 
     let dead_node = Str::from(format!("{}-dlq", plan.pipeline));
-    let dead_letter = open_dead_letters(context, plan, &dead_node);
+    let dead_letter = open_dead_letters(context, plan, &dead_node, &epoch);
     let writers = try_join_all(plan.stages.iter().map(|stage| open_writer(context, stage)));
     let (letters_to, mut writers) = futures::try_join!(dead_letter, writers)?;
 
@@ -144,7 +147,8 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
         }
     }
     if !resume.moves.is_empty() || !resume.receipts.is_empty() {
-        store.commit_with_receipts(&epoch, &resume.moves, &resume.receipts).await.map_err(store_fault)?;
+        let commit = Commit::of(&resume.moves).with_receipts(&resume.receipts);
+        store.commit(&epoch, commit).await.map_err(store_fault)?;
         marks.extend(resume.moves.drain(..));
     }
 
@@ -218,23 +222,41 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let opening = reads
         .into_iter()
         .enumerate()
-        .map(|(source, (name, spec, output))| open_source(context, source, name, spec, output, &marks));
+        .map(|(source, (name, spec, output))| open_source(context, source, name, spec, output, &marks, epoch.number));
     let mut sources = Vec::new();
-    for (name, reading, acknowledging) in try_join_all(opening).await? {
+    let opened = try_join_all(opening).await?;
+    let begun: Vec<_> = opened.iter().flat_map(|opened| opened.begun.iter().cloned()).collect();
+    if !begun.is_empty() {
+        // Before a row is read: row numbers of an earlier generation must not identify it.
+        let receipts = context.confirmed.receipts(&begun);
+        store.commit(&epoch, Commit::of(&begun).with_receipts(&receipts)).await.map_err(store_fault)?;
+    }
+    for (lane, mark) in &begun {
+        tracing::warn!(
+            pipeline = %plan.pipeline, source = %lane.connector, partition = %lane.partition.0,
+            "the source does not start after the stored position: generation {} begins", mark.generation
+        );
+    }
+    for OpenSource { name, reading, acknowledging, .. } in opened {
         stages.push(Stage { name, idle: Idle::default(), task: Box::pin(reading.run()) });
         sources.push(acknowledging);
     }
-    Ok(OpenedParts { stages, drain: Drain { context: context.clone(), epoch, sources, gates } })
+    Ok(OpenedParts { stages, drain: Drain { context: context.clone(), epoch, sources, gates, removable: Vec::new() } })
 }
 
-async fn open_dead_letters(context: &Arc<Context>, plan: &StagePlan, node: &Str) -> Result<Outlet, Fault> {
+async fn open_dead_letters(
+    context: &Arc<Context>,
+    plan: &StagePlan,
+    node: &Str,
+    epoch: &Epoch,
+) -> Result<Outlet, Fault> {
     let destination = &plan.dead_letter.destination;
     if let Some(bounds) = destination.keeps_letters() {
         // Removes expired dead letters, and detects a store without dead letters before a record fails.
-        let kept = context.services.keep_letters(&plan.pipeline, Vec::new(), &bounds).await;
+        let kept = context.services.keep_letters(epoch, Vec::new(), &bounds).await;
         let kept = kept.map_err(|error| store_fault(error).at(node))?;
         context.progress.add_letters_evicted(kept.evicted);
-        return Ok(Outlet::Store(bounds));
+        return Ok(Outlet::Store { epoch: epoch.clone(), bounds });
     }
     if destination.logs().is_some() && !context.services.log.enabled(LogLevel::Debug) {
         return Ok(Outlet::Log);
@@ -273,6 +295,15 @@ async fn read_marks(
     Ok(try_join_all(marks).await?.into_iter().collect())
 }
 
+/// A source that is ready to be read.
+struct OpenSource {
+    name: Str,
+    reading: Reading,
+    acknowledging: Acknowledging,
+    /// Marks of lanes that begin a new generation, because the source does not start after their marks.
+    begun: Vec<(LaneId, Mark)>,
+}
+
 async fn open_source(
     context: &Arc<Context>,
     source: usize,
@@ -280,17 +311,30 @@ async fn open_source(
     spec: &ReadSpec,
     output: Output,
     marks: &BTreeMap<LaneId, Mark>,
-) -> Result<(Str, Reading, Acknowledging), Fault> {
+    epoch: u64,
+) -> Result<OpenSource, Fault> {
     let ours = marks.iter().filter(|(lane, _)| lane.connector == spec.connector);
-    let resume: BTreeMap<Partition, Mark> = ours.map(|(lane, mark)| (lane.partition.clone(), mark.clone())).collect();
+    let mut resume: BTreeMap<Partition, Mark> =
+        ours.map(|(lane, mark)| (lane.partition.clone(), mark.clone())).collect();
     let host = context.host(&spec.connector);
     // A lane that was reset has a generation but no position.
     let begun = resume.iter().filter(|(_, mark)| !mark.position.0.is_empty());
     let begun = begun.map(|(partition, mark)| (partition.clone(), mark.clone())).collect();
-    let (reader, acker) = spec.source.open(&begun, &host).await.map_err(|fault| fault.at(&spec.connector))?;
+    let opened = spec.source.open(&begun, &host).await.map_err(|fault| fault.at(&spec.connector))?;
+    let OpenedSource { reader, acker, starts, .. } = opened;
+    let mut begun = Vec::new();
+    for (partition, start) in &starts {
+        if start.is_elsewhere() {
+            let id = Lanes::lane_id(&spec.connector, partition);
+            let mark = beginning(&context.confirmed, epoch, &id, resume.get(partition), start.position());
+            resume.insert(partition.clone(), mark.clone());
+            begun.push((id, mark));
+        }
+    }
     let meters = output.meters();
-    let reading = Reading::new(source, spec, reader, resume, output);
-    Ok((name, reading, Acknowledging { connector: spec.connector.clone(), acker, meters }))
+    let reading = Reading::new(source, spec, reader, resume, starts, epoch, output);
+    let acknowledging = Acknowledging { connector: spec.connector.clone(), acker, meters };
+    Ok(OpenSource { name, reading, acknowledging, begun })
 }
 
 /// Builds the operators of a chain for one worker.

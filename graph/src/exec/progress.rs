@@ -1,5 +1,6 @@
 //! Counters of a run.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -15,9 +16,9 @@ use super::backlog::LatestBacklog;
 use super::meter::{Meter, RowOutcomes};
 use super::queue::Gauge;
 use super::tap::NodeRole;
-use crate::histogram::{Distribution, Histogram};
 use crate::plan::StepCount;
 use crate::plan::stage::{DeadLetterSpec, StageKind, StagePlan, StageSpec, StepSpec, WriteSpec};
+use anabranch_plugin::histogram::{Distribution, Histogram};
 
 /// Counters of a run, readable during the run and after it. They are relaxed atomics, written once per strip; readers
 /// and writers do not wait for each other.
@@ -27,6 +28,8 @@ pub struct Progress {
     /// Time when all parts were open; 0 = not yet.
     opened: AtomicU64,
     lanes: RwLock<Vec<Arc<LaneProgress>>>,
+    /// Counters of lanes that were removed.
+    retired: Retired,
     pub(super) stages: Box<[StageProgress]>,
     /// Fill levels of the queues in front of the stages, once the queues exist.
     queues: OnceLock<Box<[Gauge]>>,
@@ -107,6 +110,26 @@ pub(super) struct LaneProgress {
     pub(super) persisted: AtomicU64,
     /// Read time of the oldest position that is not stored; 0 = all are stored.
     pub(super) unstored_since: AtomicU64,
+}
+
+/// Counters of the lanes that are finished.
+#[derive(Debug, Default)]
+pub(super) struct Retired {
+    read: AtomicU64,
+    settled: AtomicU64,
+    /// Connectors with finished lanes that had rows.
+    connectors: Mutex<BTreeSet<Str>>,
+}
+
+impl Retired {
+    fn add(&self, lane: &LaneProgress) {
+        let read = lane.read.load(Ordering::Relaxed);
+        self.read.fetch_add(read, Ordering::Relaxed);
+        self.settled.fetch_add(lane.settled.load(Ordering::Relaxed), Ordering::Relaxed);
+        if read > 0 {
+            self.connectors.lock().unwrap_or_else(PoisonError::into_inner).insert(lane.id.connector.clone());
+        }
+    }
 }
 
 /// The meters of a stage, by step. Sources and destinations have a single step.
@@ -265,6 +288,7 @@ impl Progress {
             clock: Clock::start(),
             opened: AtomicU64::new(0),
             lanes: RwLock::default(),
+            retired: Retired::default(),
             stages: plan.stages.iter().map(StageProgress::of).collect(),
             queues: OnceLock::new(),
             letters: Meter::new(NodeRole::DeadLetters, Str::from_static(DeadLetterSpec::NODE), PATIENCE),
@@ -292,6 +316,13 @@ impl Progress {
         });
         self.lanes.write().unwrap_or_else(PoisonError::into_inner).push(lane.clone());
         lane
+    }
+
+    /// Removes a lane that is finished. Its counters remain part of the totals.
+    pub(super) fn retire_lane(&self, lane: &Arc<LaneProgress>) {
+        self.retired.add(lane);
+        let mut lanes = self.lanes.write().unwrap_or_else(PoisonError::into_inner);
+        lanes.retain(|other| !Arc::ptr_eq(other, lane));
     }
 
     /// Sets the queues in front of the stages, by stage.
@@ -460,8 +491,11 @@ impl Progress {
     pub fn unread(&self) -> Vec<UnreadSource> {
         let noted = self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let lanes = self.lanes();
-        let read =
-            |unread: &UnreadSource| lanes.iter().any(|lane| lane.id.connector == unread.connector && lane.read > 0);
+        let retired = self.retired.connectors.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let read = |unread: &UnreadSource| {
+            retired.contains(&unread.connector)
+                || lanes.iter().any(|lane| lane.id.connector == unread.connector && lane.read > 0)
+        };
         noted.into_iter().filter(|unread| !read(unread)).collect()
     }
 
@@ -471,8 +505,8 @@ impl Progress {
         let lanes = self.lanes();
         let letters = self.letters.count();
         let mut totals = Totals {
-            read: lanes.iter().map(|lane| lane.read).sum(),
-            settled: lanes.iter().map(|lane| lane.settled).sum(),
+            read: lanes.iter().map(|lane| lane.read).sum::<u64>() + self.retired.read.load(Ordering::Relaxed),
+            settled: lanes.iter().map(|lane| lane.settled).sum::<u64>() + self.retired.settled.load(Ordering::Relaxed),
             born: self.born.load(Ordering::Relaxed),
             delivered: self.delivered().iter().map(|(_, rows)| rows).sum(),
             filtered: self.filtered.load(Ordering::Relaxed),

@@ -8,7 +8,7 @@ use super::Interrupt;
 use super::idle::Idle;
 use super::progress::QueueCount;
 use crate::batch::{Batch, STRIP_ROWS};
-use crate::plan::stage::Limits;
+use anabranch_config::limits::MemoryLimits;
 
 #[derive(Debug)]
 struct Space {
@@ -59,7 +59,7 @@ pub(super) struct Receiver {
     idle: Idle,
 }
 
-pub(super) fn queue(limits: &Limits) -> (Sender, Receiver) {
+pub(super) fn queue(limits: &MemoryLimits) -> (Sender, Receiver) {
     let all_rows = u32::try_from(limits.queue_strips.max(1) * STRIP_ROWS).unwrap_or(u32::MAX >> 3);
     let all_bytes = u32::try_from(limits.queue_bytes.max(1)).unwrap_or(u32::MAX).min(u32::MAX >> 3);
     let space = Arc::new(Space {

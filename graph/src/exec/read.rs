@@ -1,16 +1,17 @@
 //! Reads a source: no more than the graph has room for, cut into strips, each a segment of the ledger of its lane.
 
+mod partitions;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use anabranch_plugin::source::{Read, Reader, Room};
+use anabranch_plugin::source::{Read, Reader, Replay, Room, Start};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::metadata::{Metadata, key};
 use anabranch_record::text::Str;
 use anabranch_record::{Record, clock};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::Interrupt;
@@ -26,11 +27,11 @@ use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
 use crate::codes;
 use crate::plan::stage::ReadSpec;
 
+pub(super) use partitions::beginning;
+use partitions::{Away, Finished};
+
 /// Maximum number of rows per read, unless the connector collects more. Keeps a read in cache and its latency low.
 const READ_ROWS: usize = 8 * STRIP_ROWS;
-/// Time for delivering the remaining rows of a revoked partition.
-const REVOKED: Duration = Duration::from_secs(5);
-
 pub(super) struct Reading {
     pub(super) source: usize,
     pub(super) connector: Str,
@@ -40,21 +41,20 @@ pub(super) struct Reading {
     pub(super) resume: BTreeMap<Partition, Mark>,
     pub(super) output: Output,
     lanes: BTreeMap<Partition, LaneIndex>,
-    /// Revoked partitions.
-    revoked: BTreeMap<Partition, Revoked>,
-    /// True if the source replays exactly.
-    exact: bool,
+    away: Away,
+    /// What the source said about the partitions when it was opened.
+    starts: BTreeMap<Partition, Start>,
+    replay: Replay,
+    /// Number of the epoch of the run.
+    epoch: u64,
+    /// Partitions that were finished in this run.
+    finished: Finished,
+    /// Partitions that are finished when their rows are in the graph.
+    to_finish: Vec<Partition>,
     stamp: Stamp,
     /// Schedule for asking the source for its backlog.
     questions: Questions,
     tap: Arc<Tap>,
-}
-
-/// A revoked partition, which may be assigned again.
-struct Revoked {
-    lane: LaneIndex,
-    /// Ends when the lane is stored completely or abandoned.
-    given_up: JoinHandle<()>,
 }
 
 /// Rows that were read and are not in the graph yet.
@@ -76,6 +76,8 @@ impl Reading {
         spec: &ReadSpec,
         reader: Box<dyn Reader>,
         resume: BTreeMap<Partition, Mark>,
+        starts: BTreeMap<Partition, Start>,
+        epoch: u64,
         output: Output,
     ) -> Self {
         let id = format!("{}:{}", output.context.pipeline, spec.connector);
@@ -87,8 +89,12 @@ impl Reading {
             reader,
             resume,
             lanes: BTreeMap::new(),
-            revoked: BTreeMap::new(),
-            exact: spec.source.replays_exactly(),
+            away: Away::default(),
+            starts,
+            replay: spec.source.replay(),
+            epoch,
+            finished: Finished::default(),
+            to_finish: Vec::new(),
             stamp: Stamp { connector: id.into() },
             questions: Questions::new(),
             tap: output.tap(NodeRole::Source, &spec.connector),
@@ -106,18 +112,25 @@ impl Reading {
         let context = self.context().clone();
         let meters = self.output.meters();
         loop {
+            for partition in std::mem::take(&mut self.to_finish) {
+                self.finish(partition).await?;
+            }
             if self.questions.is_due() {
                 self.questions.ask(&mut *self.reader, &meters).await;
             }
             let room = tokio::select! {
                 biased;
                 () = context.stopping.wait() => break,
-                room = self.questions.beside(&mut *self.reader, &meters, context.lanes.room(self.source)) => room,
+                room = self.wait_for(context.lanes.room(self.source)) => room?,
             };
             let ask = self.ask(room, 0);
             let read = tokio::select! {
                 biased;
                 () = context.stopping.wait() => break,
+                returned = self.away.next() => {
+                    self.resume_returned(returned?).await?;
+                    continue;
+                }
                 read = timed(self.reader.read(ask), &meters) => read,
                 () = self.questions.beside_read() => continue,
             };
@@ -166,9 +179,9 @@ impl Reading {
                 if position.0.is_empty() {
                     return Err(self.empty_position().into());
                 }
-                let lane = self.lane(&partition)?;
-                self.context().lanes.lane_room(lane, 1).await;
-                self.context().lanes.progress(lane, position);
+                if let Some(lane) = self.lane_with_room(&partition, 1).await? {
+                    self.context().lanes.progress(lane, position);
+                }
             }
             Read::CaughtUp => {
                 self.questions.caught_up(&self.output.meters());
@@ -176,14 +189,14 @@ impl Reading {
                     self.questions.reopen();
                 }
                 self.context().lanes.caught_up(self.source);
-                if self.context().options.once {
+                if self.context().options.once && !self.resume_all_returned().await? {
                     return Ok(More::No);
                 }
                 tokio::task::yield_now().await;
             }
-            Read::Revoked(partition) => self.revoke(partition),
-            Read::Assigned(partition) => self.assign(partition).await?,
+            Read::End if self.resume_all_returned().await? => {}
             Read::End => return Ok(More::No),
+            change => self.note_change(change).await?,
         }
         Ok(More::Yes)
     }
@@ -229,6 +242,22 @@ impl Reading {
                     bytes += weight(&records);
                     collected.records.extend(records);
                 }
+                // Nothing of a lost partition is delivered, and what was sent before is not stored while the rest waits.
+                lost @ Read::Lost(_) => {
+                    let is_lost = matches!(&lost, Read::Lost(partition) if *partition == collected.partition);
+                    self.note_change(lost).await?;
+                    if !is_lost {
+                        self.send(collected).await?;
+                    }
+                    return Ok(More::Yes);
+                }
+                Read::Revoked { partition, within } => {
+                    let until = Instant::now() + within;
+                    self.send(collected).await?;
+                    let within = until.saturating_duration_since(Instant::now());
+                    self.note_change(Read::Revoked { partition, within }).await?;
+                    return Ok(More::Yes);
+                }
                 other => {
                     self.send(collected).await?;
                     // A batch of another partition is sent without collecting, so that it does not wait for the delay
@@ -257,19 +286,6 @@ impl Reading {
         Fault::fatal(codes::PARTITION_UNEXPECTED, what).at(&self.connector)
     }
 
-    fn lane(&mut self, partition: &Partition) -> Result<LaneIndex, Fault> {
-        if let Some(lane) = self.lanes.get(partition) {
-            return Ok(*lane);
-        }
-        if self.revoked.contains_key(partition) {
-            return Err(self.misused(partition, "read", "assigned to another consumer"));
-        }
-        let id = Lanes::lane_id(&self.connector, partition);
-        let lane = self.context().lanes.add(self.source, id, self.resume.get(partition), self.exact)?;
-        self.lanes.insert(partition.clone(), lane);
-        Ok(lane)
-    }
-
     /// Opens a segment per strip and emits the strips.
     async fn send(&mut self, collected: Collected) -> Result<(), Interrupt> {
         let Collected { partition, mut records } = collected;
@@ -279,11 +295,11 @@ impl Reading {
         if records.iter().any(|record| record.position().0.is_empty()) {
             return Err(self.empty_position().into());
         }
-        let lane = self.lane(&partition)?;
+        let total = records.len();
+        let Some(lane) = self.lane_with_room(&partition, total).await? else { return Ok(()) };
         self.stamp.apply(&mut records);
         // Cut first: a strip that is a whole segment settles in O(1).
         let mut strips: Vec<(Vec<Record>, usize)> = Vec::with_capacity(records.len() / STRIP_ROWS + 1);
-        let total = records.len();
         let mut records = records.into_iter();
         if total <= STRIP_ROWS {
             let all: Vec<Record> = records.collect();
@@ -311,8 +327,6 @@ impl Reading {
         }
         let context = self.context().clone();
         let meters = self.output.meters();
-        let room = context.lanes.lane_room(lane, total);
-        self.questions.beside(&mut *self.reader, &meters, room).await;
         let mut runs = Vec::with_capacity(strips.len());
         let positions = |strip: &Vec<Record>| strip.iter().map(|record| record.position().clone()).collect();
         context.lanes.open(lane, strips.iter().map(|(strip, bytes)| (positions(strip), *bytes)), |run| {
@@ -320,69 +334,20 @@ impl Reading {
         });
         meters.step(0).enter(total);
         meters.step(0).leave(RowOutcomes { out: total, ..RowOutcomes::default() }, meters.now());
-        for ((records, bytes), mut lineage) in strips.into_iter().zip(runs) {
-            if let Some(traces) = &context.traces {
-                let id = Lanes::lane_id(&self.connector, &partition);
-                traces.begin(&id, context.lanes.first_row(&lineage), &mut lineage, &records);
+        // Before the first strip is sent, because the partition can be taken away while a strip waits for a queue.
+        if let Some(traces) = &context.traces {
+            let id = Lanes::lane_id(&self.connector, &partition);
+            for ((records, _), lineage) in strips.iter().zip(&mut runs) {
+                traces.begin(&id, context.lanes.first_row(lineage), lineage, records);
             }
+        }
+        let output = self.output.clone();
+        for ((records, bytes), lineage) in strips.into_iter().zip(runs) {
             if let Some(watchers) = self.tap.watchers() {
                 watchers.show(Side::After, &records);
             }
-            let emitted = self.output.emit(Batch::new(records, lineage, bytes));
-            self.questions.beside(&mut *self.reader, &meters, emitted).await?;
+            self.wait_for(output.emit(Batch::new(records, lineage, bytes))).await??;
         }
-        Ok(())
-    }
-
-    /// Handles a revoked partition: its open rows may be delivered for a limited time and are then abandoned.
-    fn revoke(&mut self, partition: Partition) {
-        let Some(lane) = self.lanes.remove(&partition) else { return };
-        let context = self.context().clone();
-        let task = context.clone();
-        let given_up = context.spawn(async move {
-            let end = Instant::now() + REVOKED;
-            while Instant::now() < end && !task.lanes.is_stored(lane) {
-                tokio::select! {
-                    () = task.halt.wait() => return,
-                    () = task.drained.wait() => return,
-                    () = tokio::time::sleep(Duration::from_millis(100)) => {}
-                }
-            }
-            task.lanes.abandon(lane);
-            if let Some(traces) = &task.traces {
-                traces.abandoned(lane, "its partition was assigned to another consumer");
-            }
-        });
-        self.revoked.insert(partition, Revoked { lane, given_up });
-    }
-
-    /// Handles an assigned partition. If it was revoked before, waits until its open rows are delivered or abandoned,
-    /// so that a row is never written by two instances at a time, and continues after the stored position.
-    async fn assign(&mut self, partition: Partition) -> Result<(), Interrupt> {
-        if self.lanes.contains_key(&partition) {
-            return Err(self.misused(&partition, "was assigned", "already its own").into());
-        }
-        let context = self.context().clone();
-        let mark = match self.revoked.remove(&partition) {
-            None => self.resume.get(&partition).cloned(),
-            Some(Revoked { lane, given_up }) => {
-                let renewed = async {
-                    // The task cannot fail; if it did, `renew` would replace the lane.
-                    let _ = given_up.await;
-                    context.lanes.renew(lane).await
-                };
-                let renewed = tokio::select! {
-                    biased;
-                    () = context.stopping.wait() => return Ok(()),
-                    renewed = renewed => renewed,
-                };
-                let (lane, mark) = renewed?;
-                self.lanes.insert(partition.clone(), lane);
-                mark
-            }
-        };
-        let went_on = self.reader.go_on(&partition, mark.as_ref()).await;
-        self.named(went_on)?;
         Ok(())
     }
 }

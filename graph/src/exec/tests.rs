@@ -8,6 +8,7 @@ mod crash;
 mod dead_letter;
 mod drain;
 mod fan_out;
+mod handover;
 mod isolate;
 mod limits;
 mod ordering;

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::host::{Host, LogSink, Network};
 use anabranch_plugin::schema::SchemaRegistry;
-use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source};
-use anabranch_plugin::state::{DiscardingState, Epoch, Receipt, StateStore, StoreError};
+use anabranch_plugin::source::{Acker, Backlog, OpenedSource, Read, Reader, Room, Source, Start};
+use anabranch_plugin::state::{Commit, DiscardingState, Epoch, Receipt, StateStore, StoreError, Unit};
+use anabranch_record::Position;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
-use anabranch_record::{Position, Record};
 use async_trait::async_trait;
 use tokio::time::timeout;
 
@@ -135,13 +135,11 @@ impl Source for Bounded {
         true
     }
 
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        host: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
-        let (reader, acker) = self.source.open(resume, host).await?;
-        Ok((Box::new(BoundedReader { reader, left: self.records }), Box::new(UnusedAcker { _acker: acker })))
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
+        let mut opened = self.source.open(resume, host).await?;
+        opened.reader = Box::new(BoundedReader { reader: opened.reader, left: self.records });
+        opened.acker = Box::new(UnusedAcker { _acker: opened.acker });
+        Ok(opened)
     }
 }
 
@@ -160,6 +158,14 @@ impl Reader for BoundedReader {
             }
             other => other,
         })
+    }
+
+    async fn change(&mut self) -> Result<Read, Fault> {
+        self.reader.change().await
+    }
+
+    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<Start, Fault> {
+        self.reader.go_on(partition, mark).await
     }
 
     async fn backlog(&mut self) -> Option<Backlog> {
@@ -200,7 +206,7 @@ impl Destination for Discard {
 
 #[async_trait]
 impl Writer for Discard {
-    async fn write(&mut self, _: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, _: Write<'_>) -> Result<Verdicts, Fault> {
         Ok(Verdicts::All(Delivered::Durable))
     }
 
@@ -214,8 +220,8 @@ struct DiscardingStateStore;
 
 #[async_trait]
 impl StateStore for DiscardingStateStore {
-    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
-        Ok(Epoch { pipeline: pipeline.clone(), number: 1 })
+    async fn claim(&self, unit: &Unit) -> Result<Epoch, StoreError> {
+        Ok(Epoch { unit: unit.clone(), number: 1 })
     }
 
     async fn load(&self, _: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
@@ -226,7 +232,7 @@ impl StateStore for DiscardingStateStore {
         Ok(Vec::new())
     }
 
-    async fn commit_with_receipts(&self, _: &Epoch, _: &[(LaneId, Mark)], _: &[Receipt]) -> Result<(), StoreError> {
+    async fn commit(&self, _: &Epoch, _: Commit<'_>) -> Result<(), StoreError> {
         Ok(())
     }
 }

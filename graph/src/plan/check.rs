@@ -14,10 +14,10 @@ use petgraph::stable_graph::NodeIndex;
 
 use crate::codes;
 use crate::plan::graph::{Node, NodeKind, PlanGraph, Port, predecessors, successors};
-use crate::plan::stage::Limits;
+use anabranch_config::limits::MemoryLimits;
 
 /// Checks a lowered plan. O(nodes + edges).
-pub fn check(plan: &PlanGraph, limits: &Limits) -> Diagnostics {
+pub fn check(plan: &PlanGraph, limits: &MemoryLimits) -> Diagnostics {
     let mut findings = Diagnostics::new();
     let Ok(order) = toposort(plan, None) else {
         findings.push(defect("the plan has a cycle"));
@@ -376,7 +376,7 @@ fn names(plan: &PlanGraph, group: &[(NodeIndex, NodeIndex)]) -> String {
 }
 
 /// Finds batches larger than the number of rows that may be in flight.
-fn batches(plan: &PlanGraph, order: &[NodeIndex], limits: &Limits, findings: &mut Diagnostics) {
+fn batches(plan: &PlanGraph, order: &[NodeIndex], limits: &MemoryLimits, findings: &mut Diagnostics) {
     let most = limits.replay_rows;
     let single_source = plan.node_weights().filter(|n| matches!(n.kind, NodeKind::Source(_))).count() == 1;
     let multiplied = order.iter().any(|index| matches!(plan[*index].kind, NodeKind::Split(_)));

@@ -1,5 +1,6 @@
 //! Fuses a graph into stages: processors that can share a future run in one.
 
+use anabranch_config::limits::MemoryLimits;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -11,7 +12,7 @@ use petgraph::stable_graph::NodeIndex;
 
 use crate::plan::check;
 use crate::plan::graph::{NodeKind, OperatorNode, PlanGraph, predecessors, successors};
-use crate::plan::stage::{Limits, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, Wire};
+use crate::plan::stage::{StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, Wire};
 
 /// Strips in flight in an asynchronous step whose number of workers is not configured.
 const ASYNC_IN_FLIGHT: u32 = 4;
@@ -78,7 +79,7 @@ impl fmt::Display for CutReason {
 ///
 /// # Errors
 /// `plan.internal`: the plan is unsound, a defect of the compiler.
-pub fn fuse(pipeline: &Str, plan: &PlanGraph, limits: Limits) -> Result<Fused, Diagnostics> {
+pub fn fuse(pipeline: &Str, plan: &PlanGraph, limits: MemoryLimits) -> Result<Fused, Diagnostics> {
     check::arity(plan)?;
     let order = toposort(plan, None).map_err(|_| check::defect("the rewritten plan has a cycle"))?;
     let mut fusion =

@@ -27,10 +27,10 @@ use anabranch_template::condition::CompiledCondition;
 use anabranch_template::slips::{self, Suggestion};
 
 use crate::codes;
-use crate::config::{ConnectorConfig, DeadLetterConfig, PipelineConfig, ProcessorConfig};
 use crate::plan::CompileOptions;
 use crate::plan::graph::{ConfiguredSetting, Guard, Node, NodeKind, OperatorNode, PlanGraph};
 use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
+use anabranch_config::{ConnectorConfig, DeadLetterConfig, PipelineConfig, ProcessorConfig};
 
 /// Maximum number of workers of a processor. Each may be a thread, so a larger number is probably a typing error.
 const MOST_WORKERS: u32 = 1024;

@@ -1,5 +1,6 @@
 //! The fused plan that the executor runs: stages and the wires between them.
 
+use anabranch_config::limits::MemoryLimits;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub struct StagePlan {
     /// The dead-letter queue for failed rows.
     pub dead_letter: DeadLetterSpec,
     /// Memory limits.
-    pub limits: Limits,
+    pub limits: MemoryLimits,
     /// Places of templates and conditions in the file, if known.
     pub located: Option<Arc<LocatedTemplates>>,
 }
@@ -191,23 +192,4 @@ pub struct DeadLetterSpec {
 impl DeadLetterSpec {
     /// Id of the node of the dead-letter queue.
     pub const NODE: &str = "dead-letter-queue";
-}
-
-/// Memory limits of a pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Maximum rows of a lane that are read and not yet stored as settled. Limits duplicates after a crash.
-    pub replay_rows: usize,
-    /// Maximum bytes of records in the whole pipeline.
-    pub held_bytes: usize,
-    /// Maximum bytes of a queue between stages.
-    pub queue_bytes: usize,
-    /// Maximum strips of a queue between stages.
-    pub queue_strips: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits { replay_rows: 16_384, held_bytes: 64 << 20, queue_bytes: 8 << 20, queue_strips: 4 }
-    }
 }

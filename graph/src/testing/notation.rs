@@ -16,7 +16,7 @@ use anabranch_plugin::settings::{Setting, Settings};
 use anabranch_plugin::written::Written;
 use anabranch_record::text::Str;
 
-use crate::config::{ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig, ProcessorConfig};
+use anabranch_config::{ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig, ProcessorConfig};
 
 struct Words<'a> {
     text: &'a str,

@@ -1,5 +1,6 @@
 //! Hand-written plans.
 
+use anabranch_config::limits::MemoryLimits;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +11,7 @@ use anabranch_record::text::Str;
 
 use crate::exec::Services;
 use crate::plan::stage::{
-    DeadLetterSpec, Limits, ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, Wire,
-    WriteSpec,
+    DeadLetterSpec, ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, Wire, WriteSpec,
 };
 
 /// Returns services with this store and a log that discards everything.
@@ -34,7 +34,7 @@ impl Pipeline {
             window_size,
             threshold,
         };
-        let limits = Limits::default();
+        let limits = MemoryLimits::default();
         Pipeline {
             plan: StagePlan {
                 pipeline: "p".into(),
@@ -49,7 +49,7 @@ impl Pipeline {
 
     /// Changes the limits.
     #[must_use]
-    pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
+    pub fn limits(mut self, change: impl FnOnce(&mut MemoryLimits)) -> Self {
         change(&mut self.plan.limits);
         self
     }

@@ -15,7 +15,7 @@ use anabranch_plugin::operator::{
 };
 use anabranch_plugin::parameters::{Argument, Parameters, declared, shared};
 use anabranch_plugin::registry::Registry;
-use anabranch_plugin::source::{Acker, Reader, Source, SourceKind};
+use anabranch_plugin::source::{OpenedSource, Source, SourceKind};
 use anabranch_plugin::specification::Specification;
 use anabranch_plugin::testing::{kept, of_class};
 use anabranch_record::Record;
@@ -110,7 +110,7 @@ impl Source for Ends {
         self.catches_up
     }
 
-    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
         unreachable!()
     }
 }

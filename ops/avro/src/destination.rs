@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::destination::{Destination, DestinationKind, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{Destination, DestinationKind, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::host::{Host, LogLevel};
@@ -159,14 +159,22 @@ impl Writer for ConvertingWriter {
 
     /// If data of some rows cannot be decoded, writes nothing and rejects those rows. Data that cannot be encoded is
     /// written unchanged.
-    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
-        if !concerns(self.conversion, &self.parts, rows) {
-            return self.inner.write(rows, marks).await;
+    async fn write(&mut self, mut write: Write<'_>) -> Result<Verdicts, Fault> {
+        if !concerns(self.conversion, &self.parts, write.rows) {
+            return self.inner.write(write).await;
         }
-        let mut converted = rows.to_vec();
+        let mut converted = write.rows.to_vec();
         let (cache, parts, conversion) = (&mut self.cache, &self.parts, self.conversion);
         let refused = cache.run(|cache| convert(cache, conversion, parts, &mut converted)).await?;
-        if refused.is_empty() { self.inner.write(&converted, marks).await } else { Ok(Verdicts::Refused(refused)) }
+        if !refused.is_empty() {
+            return Ok(Verdicts::Refused(refused));
+        }
+        write.rows = &converted;
+        self.inner.write(write).await
+    }
+
+    async fn forget(&mut self, lanes: &[LaneId]) -> Result<bool, Fault> {
+        self.inner.forget(lanes).await
     }
 
     async fn flush(&mut self) -> Result<(), Fault> {

@@ -13,7 +13,7 @@ use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::RecordShape;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::parameters::shared::Inference;
-use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source, SourceKind};
+use anabranch_plugin::source::{Backlog, OpenedSource, Read, Reader, Replay, Request, Room, Source, SourceKind, Start};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::avro::infer;
 use anabranch_record::extent::Extent;
@@ -100,8 +100,8 @@ impl Source for Extracting {
         self.inner.catches_up()
     }
 
-    fn replays_exactly(&self) -> bool {
-        self.inner.replays_exactly()
+    fn replay(&self) -> Replay {
+        self.inner.replay()
     }
 
     fn file(&self) -> Option<&str> {
@@ -145,12 +145,8 @@ impl Source for Extracting {
         self.inner.check(position)
     }
 
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        host: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
-        let (inner, acker) = self.inner.open(resume, host).await?;
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
+        let mut opened = self.inner.open(resume, host).await?;
         let context = match &self.context {
             SubjectContext::None => String::new(),
             SubjectContext::Named(name) => format!("{name}:"),
@@ -159,7 +155,8 @@ impl Source for Extracting {
         let parts = self.parts.iter().map(|part| Extractor::new(part.clone(), &context, host)).collect();
         let cache = SchemaCache::new(host.schemas.clone());
         let namer = SchemaNamer { parts, names: Vec::new() };
-        Ok((Box::new(ExtractingReader { inner, cache, namer, read: None }), acker))
+        opened.reader = Box::new(ExtractingReader { inner: opened.reader, cache, namer, read: None });
+        Ok(opened)
     }
 }
 
@@ -194,7 +191,19 @@ impl Reader for ExtractingReader {
         }
     }
 
-    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<(), Fault> {
+    async fn change(&mut self) -> Result<Read, Fault> {
+        // The records of this read were read before any change.
+        if self.read.is_some() {
+            std::future::pending::<()>().await;
+        }
+        self.inner.change().await
+    }
+
+    async fn request(&mut self, request: Request) -> Result<(), Fault> {
+        self.inner.request(request).await
+    }
+
+    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<Start, Fault> {
         self.inner.go_on(partition, mark).await
     }
 

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{
+    Delivered, Destination, DestinationKind, Retry, Verdicts, Write, WritePolicy, Writer,
+};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::specification::Specification;
 use anabranch_plugin::written::Written;
 use anabranch_record::code::Code;
 use anabranch_record::fault::{Fault, FaultClass};
-use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::metadata::key;
 use anabranch_record::protobuf::encode_record;
 use anabranch_record::text::Str;
@@ -239,7 +240,7 @@ fn whole(row: &Record) -> Option<Record> {
 
 #[async_trait]
 impl Writer for Rows {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         let mut verdicts: Vec<Option<Result<Delivered, Fault>>> = Vec::new();
         verdicts.resize_with(rows.len(), || None);
         let mut first = 0;

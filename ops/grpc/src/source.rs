@@ -7,7 +7,7 @@ use std::time::Duration;
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Host;
-use anabranch_plugin::source::{Acker, Read, Reader, Room, Source, SourceKind};
+use anabranch_plugin::source::{Acker, OpenedSource, Read, Reader, Room, Source, SourceKind};
 use anabranch_plugin::specification::Specification;
 use anabranch_plugin::written::Written;
 use anabranch_record::fault::{Fault, FaultClass};
@@ -63,11 +63,7 @@ impl Source for GrpcSource {
         false
     }
 
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        host: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
         let session = Arc::new(Session::start(self.plugin.clone(), Role::Source, host).await?);
         session.configure(&self.given, host).await?;
         let position = resume.get(&Partition::ONLY).map(|mark| mark.position.0.clone()).unwrap_or_default();
@@ -77,7 +73,7 @@ impl Source for GrpcSource {
         let patience = self.plugin.settings.patience;
         let reader = Records { session: session.clone(), inbox, waiting: VecDeque::new(), last: Position::default() };
         let acker = Acks { session, outbox: Some(outbox), ended, limit, patience, failed: None, is_deaf: false };
-        Ok((Box::new(reader), Box::new(acker)))
+        Ok(OpenedSource::new(Box::new(reader), Box::new(acker)))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Marks that are stored in the transactions of the rows, and the fence between two runs of a pipeline.
 //!
-//! `anabranch_marks` holds how far each lane was written. `anabranch_writers` has a row per pipeline and destination.
-//! Each run increments `epoch` when it opens, and every transaction increments `writes` under the epoch of its run. So
+//! `anabranch_marks` holds how far each lane was written. `anabranch_writers` has a row per unit of a pipeline and
+//! destination, so that units of one pipeline that write to the same destination do not fence each other. Each run
+//! increments `epoch` when it opens, and every transaction increments `writes` under the epoch of its run. So
 //! the transactions of one destination are serial, and a transaction of an older run finds no row and fails. If a run
 //! loses its connection during a commit, `writes` shows whether the commit succeeded.
 //!
@@ -12,19 +13,27 @@
 use std::collections::HashMap;
 
 use anabranch_plugin::host::Host;
+use anabranch_plugin::state::Unit;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::{Position, Record};
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
 use crate::codes;
 use crate::fault::Failure;
-use crate::name::Quoted;
 
-/// The lock of a run on its marks.
+mod tables;
+
+use tables::MarkTables;
+
+/// The lock of a run on the marks of its unit.
 pub(crate) struct Fence {
-    tables: Tables,
+    tables: MarkTables,
+    unit: Unit,
+    /// The unit as parameters of statements.
     pipeline: String,
+    slot: i64,
     destination: String,
     epoch: i64,
     /// Number of transactions that are certainly committed.
@@ -41,8 +50,21 @@ pub(crate) struct Fence {
 
 struct Pending {
     writes: i64,
-    positions: Vec<Position>,
-    marks: Stored,
+    work: PendingWork,
+}
+
+enum PendingWork {
+    Write { positions: Vec<Position>, marks: Stored },
+    Forget(Vec<LaneId>),
+}
+
+/// Content of a transaction.
+#[derive(Clone, Copy)]
+pub(crate) enum Work<'a> {
+    /// Rows, and the marks that they complete.
+    Write(&'a [Record], &'a [(LaneId, Mark)]),
+    /// Removes the marks of lanes.
+    Forget(&'a [LaneId]),
 }
 
 type Stored = HashMap<LaneId, (u64, u64)>;
@@ -51,86 +73,37 @@ fn numbers(marks: &[(LaneId, Mark)]) -> Stored {
     marks.iter().map(|(lane, mark)| (lane.clone(), (mark.generation, mark.seq))).collect()
 }
 
-struct Tables {
-    schema: Option<String>,
-    marks: String,
-    writers: String,
-}
-
-/// Work of a transaction.
+/// What is left to do in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionWork {
     /// Write the rows.
     Write,
-    /// Nothing: these rows and marks are stored already.
+    /// Nothing: an earlier attempt with an unknown outcome was committed.
     Written,
-}
-
-impl Tables {
-    fn new(schema: Option<&str>) -> Self {
-        let name = |table: &str| match schema {
-            Some(schema) => format!("{}.{}", Quoted(schema), Quoted(table)),
-            None => Quoted(table).to_string(),
-        };
-        Tables { schema: schema.map(str::to_owned), marks: name("anabranch_marks"), writers: name("anabranch_writers") }
-    }
-
-    /// Creates missing tables. If all exist, no permission to create is needed.
-    async fn create(&self, client: &Client) -> Result<(), Error> {
-        let there = client
-            .query_one(
-                "SELECT to_regclass($1) IS NOT NULL AND to_regclass($2) IS NOT NULL",
-                &[&self.marks, &self.writers],
-            )
-            .await?;
-        if there.try_get(0)? {
-            return Ok(());
-        }
-        // `CREATE SCHEMA IF NOT EXISTS` needs the permission to create schemas even if the schema exists.
-        let schema = match &self.schema {
-            Some(schema) => {
-                let quoted = Quoted(schema).to_string();
-                let row = client.query_one("SELECT to_regnamespace($1) IS NOT NULL", &[&quoted]).await?;
-                match row.try_get(0)? {
-                    true => String::new(),
-                    false => format!("CREATE SCHEMA IF NOT EXISTS {quoted};"),
-                }
-            }
-            None => String::new(),
-        };
-        // Without a lock, `IF NOT EXISTS` fails if two sessions create the table at the same time.
-        let sql = format!(
-            "BEGIN; SELECT pg_advisory_xact_lock(hashtext('anabranch_marks'));{schema}\
-             CREATE TABLE IF NOT EXISTS {} (pipeline text, destination text, connector text, partition text, \
-             generation bigint NOT NULL, seq bigint NOT NULL, position bytea NOT NULL, \
-             PRIMARY KEY (pipeline, destination, connector, partition));\
-             CREATE TABLE IF NOT EXISTS {} (pipeline text, destination text, epoch bigint NOT NULL, \
-             writes bigint NOT NULL, PRIMARY KEY (pipeline, destination)); COMMIT",
-            self.marks, self.writers
-        );
-        client.batch_execute(&sql).await
-    }
 }
 
 impl Fence {
     /// Takes over from earlier runs: waits for the end of their open transactions. Epochs follow the server's clock, so
     /// that two runs have different ones even if the server lost the first.
     pub(crate) async fn raise(client: &Client, host: &Host, schema: Option<&str>) -> Result<Fence, Failure> {
-        let tables = Tables::new(schema);
-        tables.create(client).await?;
-        let (pipeline, destination) = (host.pipeline.to_string(), host.node.to_string());
+        let tables = MarkTables::new(schema);
+        tables.prepare(client).await?;
+        let (unit, destination) = (host.unit(), host.node.to_string());
+        let (pipeline, slot) = (unit.pipeline.to_string(), i64::from(unit.slot));
         let sql = format!(
-            "INSERT INTO {} AS w (pipeline, destination, epoch, writes) \
-             VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0) \
-             ON CONFLICT (pipeline, destination) DO UPDATE SET epoch = greatest(w.epoch + 1, EXCLUDED.epoch) \
+            "INSERT INTO {} AS w (pipeline, slot, destination, epoch, writes) \
+             VALUES ($1, $2, $3, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0) \
+             ON CONFLICT (pipeline, slot, destination) DO UPDATE SET epoch = greatest(w.epoch + 1, EXCLUDED.epoch) \
              RETURNING epoch, writes",
             tables.writers
         );
-        let row = client.query_one(&sql, &[&pipeline, &destination]).await?;
+        let row = client.query_one(&sql, &[&pipeline, &slot, &destination]).await?;
         let (epoch, committed) = (row.try_get(0)?, row.try_get(1)?);
         Ok(Fence {
             tables,
+            unit,
             pipeline,
+            slot,
             destination,
             epoch,
             committed,
@@ -167,10 +140,11 @@ impl Fence {
         // Use two statements under one lock: each sees what was committed before it began.
         client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         let sql = format!(
-            "SELECT writes FROM {} WHERE pipeline = $1 AND destination = $2 AND epoch = $3 FOR UPDATE",
+            "SELECT writes FROM {} WHERE pipeline = $1 AND slot = $2 AND destination = $3 AND epoch = $4 FOR UPDATE",
             self.tables.writers
         );
-        let Some(row) = client.query_opt(&sql, &[&self.pipeline, &self.destination, &self.epoch]).await? else {
+        let Some(row) = client.query_opt(&sql, &[&self.pipeline, &self.slot, &self.destination, &self.epoch]).await?
+        else {
             return Err(self.epoch_mismatch(client).await?);
         };
         let writes: i64 = row.try_get(0)?;
@@ -179,14 +153,16 @@ impl Fence {
             return Err(self.went_back(writes));
         }
         let sql = format!(
-            "SELECT connector, partition, generation, seq, position FROM {} WHERE pipeline = $1 AND destination = $2",
+            "SELECT connector, partition, generation, seq, position FROM {} \
+             WHERE pipeline = $1 AND slot = $2 AND destination = $3",
             self.tables.marks
         );
-        let rows = client.query(&sql, &[&self.pipeline, &self.destination]).await?;
+        let rows = client.query(&sql, &[&self.pipeline, &self.slot, &self.destination]).await?;
         client.batch_execute("COMMIT").await?;
-        let pending = self.pending.take_if(|pending| pending.writes == writes);
-        (self.pending, self.committed) = (None, writes);
-        self.stored.extend(pending.into_iter().flat_map(|pending| pending.marks));
+        match self.pending.take() {
+            Some(pending) if pending.writes == writes => self.note_committed(pending),
+            _ => self.committed = writes,
+        }
         let marks: Vec<(LaneId, Mark)> = rows
             .iter()
             .map(|row| {
@@ -224,8 +200,9 @@ impl Fence {
 
     /// Returns why the row of the fence does not have the epoch of this run.
     async fn epoch_mismatch(&self, client: &Client) -> Result<Failure, Error> {
-        let sql = format!("SELECT epoch FROM {} WHERE pipeline = $1 AND destination = $2", self.tables.writers);
-        let row = client.query_opt(&sql, &[&self.pipeline, &self.destination]).await?;
+        let sql =
+            format!("SELECT epoch FROM {} WHERE pipeline = $1 AND slot = $2 AND destination = $3", self.tables.writers);
+        let row = client.query_opt(&sql, &[&self.pipeline, &self.slot, &self.destination]).await?;
         let theirs = row.map(|row| row.try_get::<_, i64>(0)).transpose()?;
         if theirs.is_none_or(|theirs| theirs < self.epoch) {
             let text = format!(
@@ -235,7 +212,7 @@ impl Fence {
             );
             return Ok(Failure::Retry(Fault::transient(codes::MARKS_MOVED, text)));
         }
-        let text = format!("another run of pipeline {} has taken over this destination: this run stops", self.pipeline);
+        let text = format!("another run of pipeline {} has taken over this destination: this run stops", self.unit);
         Ok(Failure::Fatal(Fault::fatal(codes::FENCED, text)))
     }
 
@@ -248,36 +225,33 @@ impl Fence {
         Failure::Retry(Fault::transient(codes::MARKS_MOVED, text))
     }
 
-    /// Begins the work of an open transaction: passes the fence and stores the marks.
-    pub(crate) async fn enter(
-        &mut self,
-        client: &Client,
-        rows: &[Record],
-        marks: &[(LaneId, Mark)],
-    ) -> Result<TransactionWork, Failure> {
-        self.pass(client, rows, marks).await.map_err(Fence::own)
+    /// Begins an open transaction: passes the fence and stores or removes the marks.
+    pub(crate) async fn enter(&mut self, client: &Client, work: Work<'_>) -> Result<TransactionWork, Failure> {
+        self.pass(client, work).await.map_err(Fence::own)
     }
 
-    async fn pass(
-        &mut self,
-        client: &Client,
-        rows: &[Record],
-        marks: &[(LaneId, Mark)],
-    ) -> Result<TransactionWork, Failure> {
+    async fn pass(&mut self, client: &Client, work: Work<'_>) -> Result<TransactionWork, Failure> {
         let sql = format!(
-            "UPDATE {} SET writes = writes + 1 WHERE pipeline = $1 AND destination = $2 AND epoch = $3 \
-             RETURNING writes",
+            "UPDATE {} SET writes = writes + 1 \
+             WHERE pipeline = $1 AND slot = $2 AND destination = $3 AND epoch = $4 RETURNING writes",
             self.tables.writers
         );
-        let Some(row) = client.query_opt(&sql, &[&self.pipeline, &self.destination, &self.epoch]).await? else {
+        let Some(row) = client.query_opt(&sql, &[&self.pipeline, &self.slot, &self.destination, &self.epoch]).await?
+        else {
             return Err(self.epoch_mismatch(client).await?);
         };
         self.current = row.try_get(0)?;
         // If the pending transaction had not been committed, this one would have its number.
         if let Some(pending) = self.pending.take_if(|pending| pending.writes + 1 == self.current) {
-            self.committed = pending.writes;
-            self.stored.extend(pending.marks);
-            if !rows.iter().map(Record::position).eq(&pending.positions) {
+            let is_same = match (&pending.work, work) {
+                (PendingWork::Write { positions, .. }, Work::Write(rows, _)) => {
+                    rows.iter().map(Record::position).eq(positions)
+                }
+                (PendingWork::Forget(before), Work::Forget(lanes)) => before == lanes,
+                _ => false,
+            };
+            self.note_committed(pending);
+            if !is_same {
                 return Err(Failure::Fatal(Fault::fatal(
                     codes::WRITE_CHANGED,
                     "an interrupted write took effect, but its retry contains other rows",
@@ -289,8 +263,29 @@ impl Fence {
             return Err(self.went_back(self.current - 1));
         }
         self.pending = None;
-        self.store(client, marks).await?;
+        match work {
+            Work::Write(_, marks) => self.store(client, marks).await?,
+            Work::Forget(lanes) => self.remove(client, lanes).await?,
+        }
         Ok(TransactionWork::Write)
+    }
+
+    /// Removes the marks of lanes.
+    async fn remove(&mut self, client: &Client, lanes: &[LaneId]) -> Result<(), Failure> {
+        if self.moved {
+            return Err(self.moved());
+        }
+        let sql = format!(
+            "DELETE FROM {} WHERE pipeline = $1 AND slot = $2 AND destination = $3 \
+             AND (connector, partition) IN (SELECT * FROM unnest($4::text[], $5::text[]))",
+            self.tables.marks
+        );
+        let connectors: Vec<&str> = lanes.iter().map(|lane| lane.connector.as_str()).collect();
+        let partitions: Vec<&str> = lanes.iter().map(|lane| lane.partition.0.as_str()).collect();
+        let key: [&(dyn ToSql + Sync); 5] = [&self.pipeline, &self.slot, &self.destination, &connectors, &partitions];
+        let removed = client.execute(&sql, &key).await?;
+        let known = lanes.iter().filter(|lane| self.stored.contains_key(*lane)).count();
+        if usize::try_from(removed).is_ok_and(|removed| removed >= known) { Ok(()) } else { Err(self.moved()) }
     }
 
     /// Stores the marks. Each replaces the mark known to this run; for an unknown lane, it replaces any mark.
@@ -314,15 +309,17 @@ impl Fence {
         let generations_before = was(|(generation, _)| generation).collect::<Result<Vec<_>, _>>()?;
         let seqs_before = was(|(_, seq)| seq).collect::<Result<Vec<_>, _>>()?;
         let sql = format!(
-            "WITH new AS (SELECT * FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bytea[], \
-             $8::bigint[], $9::bigint[]) \
+            "WITH new AS (SELECT * FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bytea[], \
+             $9::bigint[], $10::bigint[]) \
              AS n (connector, partition, generation, seq, position, generation_before, seq_before)), \
              replaced AS (UPDATE {marks} AS m SET generation = n.generation, seq = n.seq, position = n.position \
-             FROM new AS n WHERE m.pipeline = $1 AND m.destination = $2 AND m.connector = n.connector \
-             AND m.partition = n.partition AND m.generation = n.generation_before AND m.seq = n.seq_before RETURNING 1), \
-             stored AS (INSERT INTO {marks} (pipeline, destination, connector, partition, generation, seq, position) \
-             SELECT $1, $2, connector, partition, generation, seq, position FROM new WHERE seq_before IS NULL \
-             ON CONFLICT (pipeline, destination, connector, partition) \
+             FROM new AS n WHERE m.pipeline = $1 AND m.slot = $2 AND m.destination = $3 \
+             AND m.connector = n.connector AND m.partition = n.partition AND m.generation = n.generation_before \
+             AND m.seq = n.seq_before RETURNING 1), \
+             stored AS (INSERT INTO {marks} \
+             (pipeline, slot, destination, connector, partition, generation, seq, position) \
+             SELECT $1, $2, $3, connector, partition, generation, seq, position FROM new WHERE seq_before IS NULL \
+             ON CONFLICT (pipeline, slot, destination, connector, partition) \
              DO UPDATE SET generation = EXCLUDED.generation, seq = EXCLUDED.seq, position = EXCLUDED.position \
              RETURNING 1) \
              SELECT (SELECT count(*) FROM replaced) + (SELECT count(*) FROM stored)",
@@ -333,6 +330,7 @@ impl Fence {
                 &sql,
                 &[
                     &self.pipeline,
+                    &self.slot,
                     &self.destination,
                     &connectors,
                     &partitions,
@@ -352,18 +350,30 @@ impl Fence {
     }
 
     /// Notes that the open transaction is being committed: its outcome is unknown until [`Fence::end_commit`].
-    pub(crate) fn begin_commit(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) {
-        let positions = rows.iter().map(|row| row.position().clone()).collect();
-        self.pending = Some(Pending { writes: self.current, positions, marks: numbers(marks) });
+    pub(crate) fn begin_commit(&mut self, work: Work<'_>) {
+        let work = match work {
+            Work::Write(rows, marks) => {
+                let positions = rows.iter().map(|row| row.position().clone()).collect();
+                PendingWork::Write { positions, marks: numbers(marks) }
+            }
+            Work::Forget(lanes) => PendingWork::Forget(lanes.to_vec()),
+        };
+        self.pending = Some(Pending { writes: self.current, work });
     }
 
     /// Records the outcome of the pending transaction.
     pub(crate) fn end_commit(&mut self, committed: bool) {
-        if let Some(pending) = self.pending.take()
-            && committed
-        {
-            self.committed = pending.writes;
-            self.stored.extend(pending.marks);
+        if let Some(pending) = self.pending.take_if(|_| committed) {
+            self.note_committed(pending);
+        }
+        self.pending = None;
+    }
+
+    fn note_committed(&mut self, pending: Pending) {
+        self.committed = pending.writes;
+        match pending.work {
+            PendingWork::Write { marks, .. } => self.stored.extend(marks),
+            PendingWork::Forget(lanes) => self.stored.retain(|lane, _| !lanes.contains(lane)),
         }
     }
 }

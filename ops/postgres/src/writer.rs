@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use anabranch_plugin::destination::{Delivered, Verdicts, Writer};
+use anabranch_plugin::destination::{Delivered, Verdicts, Write, Writer};
 use anabranch_plugin::host::Host;
 use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
@@ -23,7 +23,7 @@ use self::rejected::RejectedRows;
 use crate::batch::plan;
 use crate::codes;
 use crate::fault::Failure;
-use crate::marks::{Fence, TransactionWork};
+use crate::marks::{Fence, TransactionWork, Work};
 use crate::name::TableName;
 use crate::row::parts;
 use crate::session::{COPY_FROM, Session};
@@ -308,13 +308,13 @@ impl TableWriter {
                 Ok(_) => Err(changed()),
                 Err(failure) => Err(failure),
             };
-            return self.end(session, (records, marks), done, true).await;
+            return self.end(session, Work::Write(records, marks), done, true).await;
         }
         session.begin().await?;
         let mut entered = TransactionWork::Write;
         let done: Result<(), Failure> = async {
             if let Some(fence) = &mut self.fence {
-                entered = fence.enter(session.client(), records, marks).await?;
+                entered = fence.enter(session.client(), Work::Write(records, marks)).await?;
             }
             if entered == TransactionWork::Write {
                 for step in &steps {
@@ -328,27 +328,36 @@ impl TableWriter {
             Ok(())
         }
         .await;
-        self.end(session, (records, marks), done, entered == TransactionWork::Write).await
+        self.end(session, Work::Write(records, marks), done, entered == TransactionWork::Write).await
+    }
+
+    /// Removes the marks of lanes in a transaction of its own. Nothing without marks.
+    async fn remove_marks(&mut self, session: &mut Session, lanes: &[LaneId]) -> Result<(), Failure> {
+        let Some(fence) = &mut self.fence else { return Ok(()) };
+        session.begin().await?;
+        let entered = fence.enter(session.client(), Work::Forget(lanes)).await;
+        let is_new = matches!(entered, Ok(TransactionWork::Write));
+        self.end(session, Work::Forget(lanes), entered.map(drop), is_new).await
     }
 
     /// Ends the open transaction: commits it if everything succeeded and is to be kept.
     async fn end(
         &mut self,
         session: &mut Session,
-        (records, marks): (&[Record], &[(LaneId, Mark)]),
+        work: Work<'_>,
         done: Result<(), Failure>,
         keep: bool,
     ) -> Result<(), Failure> {
         match done {
             Ok(()) if keep => {
                 if let Some(fence) = &mut self.fence {
-                    fence.begin_commit(records, marks);
+                    fence.begin_commit(work);
                 }
                 let committed = session.execute("COMMIT").await;
                 if let (Some(fence), false) = (&mut self.fence, matches!(committed, Err(Failure::Lost(_)))) {
                     fence.end_commit(committed.is_ok());
                 }
-                if committed.is_ok() {
+                if committed.is_ok() && matches!(work, Work::Write(..)) {
                     self.note_written();
                 }
                 committed
@@ -375,7 +384,7 @@ impl TableWriter {
         let mut entered = TransactionWork::Write;
         let done: Result<(), Failure> = async {
             if let Some(fence) = &mut self.fence {
-                entered = fence.enter(session.client(), records, marks).await?;
+                entered = fence.enter(session.client(), Work::Write(records, marks)).await?;
             }
             if entered == TransactionWork::Write {
                 // A check at the end of the transaction could not be attributed to a row.
@@ -390,7 +399,7 @@ impl TableWriter {
         .await;
         let all_or_none = self.fence.is_some() && !refused.is_empty();
         let keep = entered == TransactionWork::Write && !all_or_none;
-        self.end(session, (records, marks), done, keep).await?;
+        self.end(session, Work::Write(records, marks), done, keep).await?;
         match entered {
             TransactionWork::Written => Ok(Verdicts::All(Delivered::Durable)),
             TransactionWork::Write if all_or_none => Ok(Verdicts::Refused(refused)),
@@ -486,11 +495,18 @@ impl Writer for TableWriter {
         Ok(marks)
     }
 
-    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, marks, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         let mut session = self.connected().await?;
         let verdicts = self.deliver(&mut session, rows, marks).await.map_err(Failure::into_fault)?;
         self.session = Some(session);
         Ok(verdicts)
+    }
+
+    async fn forget(&mut self, lanes: &[LaneId]) -> Result<bool, Fault> {
+        let mut session = self.connected().await?;
+        self.remove_marks(&mut session, lanes).await.map_err(Failure::into_fault)?;
+        self.session = Some(session);
+        Ok(self.fence.is_some())
     }
 
     async fn flush(&mut self) -> Result<(), Fault> {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{
+    Delivered, Destination, DestinationKind, Retry, Verdicts, Write, WritePolicy, Writer,
+};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::format::{FormatSettings, RecordFormat};
@@ -19,7 +21,6 @@ use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::extent::Extent;
 use anabranch_record::fault::{Fault, FaultClass};
-use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use anabranch_template::{NO_VALUE, Template};
 use async_trait::async_trait;
@@ -252,7 +253,7 @@ struct ObjectLines {
 
 #[async_trait]
 impl Writer for Objects {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         let mut objects: BTreeMap<String, Vec<ObjectLines>> = BTreeMap::new();
         let mut failures = Vec::new();
         let mut line = Vec::new();

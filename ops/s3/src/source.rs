@@ -16,7 +16,7 @@ use anabranch_plugin::flow::{Content, Operations, RecordShape, Shape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::{ByteSize, Choice, Parameters, shared};
-use anabranch_plugin::source::{Acker, Reader, Source, SourceKind};
+use anabranch_plugin::source::{Acker, OpenedSource, Source, SourceKind};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Position;
 use anabranch_record::extent::Extent;
@@ -150,11 +150,7 @@ impl Source for S3Source {
         Some(SweepProgress::decode(position, self.sum()).map(drop))
     }
 
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        host: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
         let name = self.connection.bucket().clone();
         let place =
             resume.get(&Partition::ONLY).map(|mark| SweepProgress::decode(&mark.position, self.sum())).transpose()?;
@@ -172,7 +168,7 @@ impl Source for S3Source {
         };
         let fetching = Fetching { bucket, host: host.clone(), limit: self.limit };
         let reader = Objects::new(fetching, self.pace, versioned, self.sum(), place);
-        Ok((Box::new(reader), Box::new(NoAcknowledgement)))
+        Ok(OpenedSource::new(Box::new(reader), Box::new(NoAcknowledgement)))
     }
 }
 

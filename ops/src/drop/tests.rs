@@ -1,7 +1,7 @@
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::settings::Settings;
 use anabranch_record::value::{Object, Value};
-use anabranch_record::{Data, Position};
+use anabranch_record::{Data, Position, Record};
 
 use super::*;
 use crate::testing::host;
@@ -16,7 +16,7 @@ async fn only_what_is_encoded_can_fail() {
         let kind = super::kind();
         let arguments = Arguments::parse(kind.specification(), &Settings::from_pairs([("encode", encode)])).unwrap();
         let mut writer = kind.configure(&arguments).unwrap().open(&host()).await.unwrap();
-        match writer.write(&rows, &[]).await.unwrap() {
+        match writer.write(Write::new(&rows)).await.unwrap() {
             Verdicts::All(Delivered::Durable) => assert_eq!(encode, "false"),
             Verdicts::Each(verdicts) => {
                 assert_eq!(encode, "true");

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{
+    Delivered, Destination, DestinationKind, Retry, Verdicts, Write, WritePolicy, Writer,
+};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::format::{FormatSettings, RecordFormat};
@@ -18,7 +20,6 @@ use anabranch_plugin::parameters::{Choice, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
-use anabranch_record::mark::{LaneId, Mark};
 
 use super::appender::{Appender, Frame};
 use super::follower::misled;
@@ -158,7 +159,7 @@ struct LineDestination {
 
 #[async_trait]
 impl Writer for LineDestination {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         // Wait for a call that was dropped. The executor sends its records again, whatever the outcome.
         let _ = self.output.settle().await;
         let Some(output) = self.output.here() else { return Err(broken()) };

@@ -14,7 +14,7 @@ use anabranch_plugin::flow::{Keys, RecordShape, Shape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::{Argument, ByteSize, Parameters, shared};
-use anabranch_plugin::source::{Acker, Reader, Source, SourceKind};
+use anabranch_plugin::source::{OpenedSource, Source, SourceKind};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Position;
 use anabranch_record::fault::{Fault, FaultClass};
@@ -150,11 +150,7 @@ impl Source for ConfiguredFile {
         RecordShape { metadata: Keys::of([key::FILE_PATH]), ..RecordShape::create(Shape::PLAIN, Shape::RAW) }
     }
 
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        host: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
         let resume = resume.get(&Partition::ONLY).map(|mark| Resume::decode(&mark.position)).transpose()?;
         let mut reader = Lines::new(&self.path, self.limit, resume, host);
         // Report an unreadable file immediately; a missing file may be created later.
@@ -165,7 +161,7 @@ impl Source for ConfiguredFile {
         })?;
         self.opened.store(true, Ordering::Relaxed);
         reader.note(step);
-        Ok((Box::new(reader), Box::new(Unacknowledged)))
+        Ok(OpenedSource::new(Box::new(reader), Box::new(Unacknowledged)))
     }
 }
 

@@ -22,7 +22,7 @@ fn findings(settings: &[(&str, &str)]) -> Vec<String> {
 
 async fn open(settings: &[(&str, &str)], resume: Option<&Position>) -> Box<dyn Reader> {
     let marks = resume.map(|position| (Partition::ONLY, Mark { generation: 0, seq: 0, position: position.clone() }));
-    configured(settings).unwrap().open(&marks.into_iter().collect(), &host()).await.unwrap().0
+    configured(settings).unwrap().open(&marks.into_iter().collect(), &host()).await.unwrap().reader
 }
 
 const ROOM: Room = Room { rows: 128, bytes: 1 << 20 };

@@ -51,7 +51,9 @@ async fn a_batch_is_one_call() {
     let mut writer = open(&log, &[("level", "warn"), ("message", "got")]).await;
     let fields: Object = [("x", Value::Float(f64::NAN))].into_iter().collect();
     let bad = Record::create(Position::copy_from(b"1"), Data::Absent, fields.into());
-    let Ok(Verdicts::Each(verdicts)) = writer.write(&[row(0), bad, row(1)], &[]).await else { panic!("verdicts") };
+    let Ok(Verdicts::Each(verdicts)) = writer.write(Write::new(&[row(0), bad, row(1)])).await else {
+        panic!("verdicts")
+    };
     assert!(matches!(verdicts[..], [Ok(_), Err(_), Ok(_)]));
     let calls = log.calls.lock().unwrap();
     let (level, texts, records) = &calls[0];
@@ -65,13 +67,13 @@ async fn a_batch_is_one_call() {
 async fn what_is_not_logged_counts_as_delivered() {
     let log = Arc::new(Recorder::default());
     let mut writer = open(&log, &[("level", "debug")]).await;
-    assert!(matches!(writer.write(&[row(0)], &[]).await, Ok(Verdicts::All(Delivered::Durable))));
+    assert!(matches!(writer.write(Write::new(&[row(0)])).await, Ok(Verdicts::All(Delivered::Durable))));
     assert!(log.calls.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_broken_log_is_transient() {
     let log = Arc::new(Recorder { broken: true, ..Recorder::default() });
-    let fault = open(&log, &[]).await.write(&[row(0)], &[]).await.unwrap_err();
+    let fault = open(&log, &[]).await.write(Write::new(&[row(0)])).await.unwrap_err();
     assert_eq!((fault.code().name(), fault.class()), ("log_unwritable", FaultClass::Transient));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::config::{PipelineConfig, Variables, load};
+use anabranch_config::{PipelineConfig, Variables, load};
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
@@ -13,7 +13,7 @@ use anabranch_plugin::flow::{Flow, Place, RecordShape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::parameters::shared;
 use anabranch_plugin::registry::Registry;
-use anabranch_plugin::source::{Acker, Reader, Source, SourceKind};
+use anabranch_plugin::source::{OpenedSource, Source, SourceKind};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
@@ -90,7 +90,7 @@ impl Source for SaidSource {
         self.0.clone()
     }
 
-    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
         Err(Fault::fatal(anabranch_graph::codes::NOT_OPENED, "only its shape matters"))
     }
 }
@@ -190,7 +190,7 @@ pub(crate) const OPTIONS: CompileOptions = CompileOptions {
     split: true,
     once: false,
     strict: false,
-    limits: anabranch_graph::plan::Limits {
+    limits: anabranch_config::limits::MemoryLimits {
         replay_rows: 16_384,
         held_bytes: 64 << 20,
         queue_bytes: 8 << 20,

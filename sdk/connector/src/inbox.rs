@@ -9,7 +9,7 @@ use std::time::Duration;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::{Parameters, shared};
-use anabranch_plugin::source::{Acker, Read, Reader, Room, Source, SourceKind};
+use anabranch_plugin::source::{Acker, OpenedSource, Read, Reader, Room, Source, SourceKind};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
@@ -53,11 +53,7 @@ impl Source for Inbox {
         false
     }
 
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        _: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
         let last = match resume.get(&Partition::ONLY) {
             Some(mark) => name_of(&mark.position)?,
             None => String::new(),
@@ -65,7 +61,7 @@ impl Source for Inbox {
         // Fails now if there is no such directory.
         fs::metadata(&self.path).await.map_err(|error| failed("read", &self.path, &error))?;
         let reader = InboxReader { path: self.path.clone(), last, has_caught_up: false };
-        Ok((Box::new(reader), Box::new(InboxAcker { path: self.path.clone() })))
+        Ok(OpenedSource::new(Box::new(reader), Box::new(InboxAcker { path: self.path.clone() })))
     }
 }
 

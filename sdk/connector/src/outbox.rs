@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::destination::{Delivered, Destination, DestinationKind, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{
+    Delivered, Destination, DestinationKind, Retry, Verdicts, Write, WritePolicy, Writer,
+};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::{Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::write_data;
-use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::{Data, Operation, Record};
 use async_trait::async_trait;
 use tokio::fs::{self, File};
@@ -106,7 +107,7 @@ impl Outbox {
 
 #[async_trait]
 impl Writer for Outbox {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         let mut verdicts = Vec::with_capacity(rows.len());
         for record in rows {
             verdicts.push(match name_of(record) {

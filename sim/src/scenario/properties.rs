@@ -1,12 +1,12 @@
 //! Properties of a scenario that limit what its run may do, and its variant for runs on the real clock.
 
-use super::{Execution, ProcessorAction, Scenario, ScenarioProcessor};
+use super::{Execution, ProcessorAction, Scenario, ScenarioProcessor, WriteRetry};
 
 impl Scenario {
     /// Returns the scenario with short delays and nothing that hangs.
     pub fn with_short_delays(&self) -> Scenario {
         let mut fast = self.clone();
-        fast.open_hangs = 0;
+        (fast.open_hangs, fast.store_delay) = (0, 0);
         let processors = |processors: &mut Vec<ScenarioProcessor>| {
             for processor in processors {
                 if let Execution::Async { delay, hangs, late, .. } = &mut processor.execution {
@@ -38,6 +38,11 @@ impl Scenario {
     pub fn all_processors(&self) -> impl Iterator<Item = &ScenarioProcessor> {
         let sources = self.sources.iter().flat_map(|source| &source.processors);
         sources.chain(&self.processors).chain(self.sinks.iter().flat_map(|sink| &sink.processors))
+    }
+
+    /// Returns `true` if a destination writes transactions.
+    pub fn is_transactional(&self) -> bool {
+        self.sinks.iter().any(|sink| sink.retry == WriteRetry::Transactional)
     }
 
     /// Returns `true` if a processor runs on its own thread, which the paused clock does not wait for.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use anabranch_plugin::state::Receipt;
+use anabranch_plugin::source::Release;
+use anabranch_plugin::state::{Commit, Receipt};
 use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use tokio::time::Instant;
@@ -32,10 +33,18 @@ pub struct SourcePartition {
     pub acked: u32,
     /// Number of rows read in this run, including rows that were read again.
     read: usize,
+    /// Number of these rows that were read before the partition was last given up, and do not count as held.
+    given_up: usize,
     /// Positions read in this run and not acknowledged.
     unacked: VecDeque<Position>,
     /// Time at which the partition was revoked.
     revoked: Option<Instant>,
+    /// `true` if the partition was lost and did not resume.
+    lost: bool,
+    /// `true` if the source has reported the partition as finished in this run.
+    finished: bool,
+    /// `true` if the source knows that all rows of the finished partition are acknowledged.
+    complete: bool,
     /// `true` if the partition is assigned again and waits for the position to resume from.
     returning: bool,
     /// `true` if the partition came back in this run and its rows are read again. Both copies of a row can be in
@@ -53,8 +62,12 @@ impl SourcePartition {
             stored: 0,
             acked: 0,
             read: 0,
+            given_up: 0,
             unacked: VecDeque::new(),
             revoked: None,
+            lost: false,
+            finished: false,
+            complete: false,
             returning: false,
             again: false,
         }
@@ -63,6 +76,26 @@ impl SourcePartition {
     pub(super) fn end_run(&mut self) {
         self.unacked.clear();
         (self.revoked, self.returning, self.again, self.read) = (None, false, false, 0);
+        (self.lost, self.finished, self.given_up) = (false, false, 0);
+    }
+
+    /// Opens the partition after a mark. Returns `false` if it does not exist any more.
+    pub fn opens(&mut self, mark: Option<&Mark>, finishes: bool) -> bool {
+        let exists = !self.complete || mark.is_some();
+        self.next = match mark {
+            Some(mark) => self.rows_upto(mark).unwrap_or(0),
+            None if exists => 0,
+            None => self.fates.len() as u32,
+        };
+        self.acked = self.next;
+        // A mark counts as an acknowledgement.
+        self.complete |= finishes && mark.is_some() && self.is_read();
+        exists
+    }
+
+    /// Returns `true` if all rows are read.
+    pub fn is_read(&self) -> bool {
+        self.next as usize == self.fates.len()
     }
 
     /// Returns the number of rows that a mark covers; `None` if its count and position do not match.
@@ -117,14 +150,83 @@ impl World {
         partition
     }
 
+    /// Notes that a partition is lost.
+    pub fn lost(&self, source: usize, partition: &Partition) {
+        let mut state = self.lock();
+        if let Some(lane) = state.lane_of(source, partition) {
+            state.note(|| format!("lane {lane} is lost"));
+            let lane = &mut state.lanes[lane];
+            (lane.lost, lane.given_up) = (true, lane.read);
+        }
+    }
+
+    /// Returns `true` if a partition was lost and did not resume.
+    pub fn is_lost(&self, source: usize, partition: &Partition) -> bool {
+        let state = self.lock();
+        state.lane_of(source, partition).is_some_and(|lane| state.lanes[lane].lost)
+    }
+
+    /// Checks marks that are about to be stored: none is of a lost partition. With threads, the partition can be lost
+    /// between the decision and the call.
+    pub fn check_stored(&self, moves: &[(LaneId, Mark)]) {
+        let mut state = self.lock();
+        let lost = state.lanes.iter().position(|lane| lane.lost && moves.iter().any(|(id, _)| *id == lane.id));
+        if let Some(lane) = lost.filter(|_| !state.threaded && !self.scenario.has_threads()) {
+            self.broken(&mut state, || format!("positions of lane {lane} are stored, which is lost"));
+        }
+    }
+
+    /// Checks an acknowledgement that is about to be sent, like [`World::check_stored`].
+    pub fn check_acknowledged(&self, source: usize, partition: &Partition) {
+        let mut state = self.lock();
+        let lost = state.lane_of(source, partition).filter(|lane| state.lanes[*lane].lost);
+        if let Some(lane) = lost.filter(|_| !state.threaded && !self.scenario.has_threads()) {
+            self.broken(&mut state, || format!("positions of lane {lane} are acknowledged, which is lost"));
+        }
+    }
+
+    /// Checks lanes whose marks are about to be removed: all rows are stored and acknowledged.
+    pub fn check_removed(&self, drops: &[LaneId]) {
+        let mut state = self.lock();
+        let is_over = |id: &LaneId| state.lanes.iter().any(|lane| lane.id == *id && lane.finished && lane.complete);
+        if let Some(id) = drops.iter().find(|id| !is_over(id)) {
+            self.broken(&mut state, || format!("the mark of {id:?} is removed, and not all its rows are acknowledged"));
+        }
+    }
+
+    /// Checks that a partition is released after its last acknowledgement.
+    pub fn check_released(&self, source: usize, partition: &Partition, release: Release) {
+        let mut state = self.lock();
+        let Some(index) = state.lane_of(source, partition) else { return };
+        let lane = &mut state.lanes[index];
+        if release == Release::Abandoned {
+            lane.given_up = lane.read;
+        }
+        let is_wrong = match release {
+            Release::Finished => !lane.finished || !lane.complete,
+            Release::Drained => lane.revoked.is_some() && !lane.returning && !lane.unacked.is_empty(),
+            _ => false,
+        };
+        if is_wrong {
+            self.broken(&mut state, || format!("lane {index} is released ({release:?}), and rows are open"));
+        }
+    }
+
     /// Counts rows that are read of a lane, with this weight each.
     pub fn holds(&self, lane: usize, rows: usize, weight: usize) {
         let mut state = self.lock();
         state.lanes[lane].read += rows;
         let scenario = state.scenario.clone();
         let Some(progress) = state.progress.clone().filter(|_| scenario.held_bytes < 1 << 20) else { return };
-        let settled: u64 = progress.lanes().iter().map(|lane| lane.settled).sum();
-        let open = state.lanes.iter().map(|lane| lane.read).sum::<usize>() - settled as usize;
+        let counts = progress.lanes();
+        let settled: BTreeMap<&LaneId, usize> = counts.iter().map(|lane| (&lane.id, lane.settled as usize)).collect();
+        let held = |lane: &SourcePartition| match settled.get(&lane.id) {
+            Some(settled) => lane.read.saturating_sub(lane.given_up.max(*settled)),
+            // A lane of which the engine removed the mark has no counters any more.
+            None if lane.finished && lane.complete => 0,
+            None => lane.read - lane.given_up,
+        };
+        let open: usize = state.lanes.iter().map(held).sum();
         // Each source can fill the free space and add one larger row.
         let most = scenario.sources.len() * (scenario.held_bytes + weight);
         if open * weight > most {
@@ -142,15 +244,15 @@ impl World {
         self.lock().receipts.clone()
     }
 
-    /// Stores marks.
-    pub fn store(&self, moves: &[(LaneId, Mark)], receipts: &[Receipt]) {
+    /// Stores and removes marks.
+    pub fn store(&self, commit: Commit<'_>) {
         let mut state = self.lock();
         let state = &mut *state;
-        for receipt in receipts {
+        for receipt in commit.receipts {
             state.receipts.retain(|old| (&old.destination, &old.lane) != (&receipt.destination, &receipt.lane));
             state.receipts.push(receipt.clone());
         }
-        for (id, mark) in moves {
+        for (id, mark) in commit.moves {
             let Some(lane) = state.lanes.iter().position(|lane| lane.id == *id) else {
                 return self.broken(state, || format!("a mark of lane {id:?}, which does not exist"));
             };
@@ -175,6 +277,11 @@ impl World {
             state.lanes[lane].stored = upto;
             state.marks.insert(id.clone(), mark.clone());
         }
+        for id in commit.drops {
+            state.note(|| format!("the mark of {id:?} is removed"));
+            state.marks.remove(id);
+            state.receipts.retain(|receipt| receipt.lane != *id);
+        }
     }
 
     /// Adds positions that are read.
@@ -189,6 +296,10 @@ impl World {
         let stored = state.marks.get(&state.lanes[lane].id).cloned();
         let at = &mut state.lanes[lane];
         let from = mark.map_or(Some(0), |mark| at.rows_upto(mark));
+        if at.lost {
+            // What was stored before the partition was lost is not acknowledged any more.
+            at.acked = from.unwrap_or(at.acked).max(at.acked);
+        }
         if !at.returning || mark != stored.as_ref() || from != Some(at.acked) {
             let acked = at.acked;
             return self.broken(&mut state, || {
@@ -196,7 +307,7 @@ impl World {
             });
         }
         at.again |= at.next > at.acked;
-        (at.next, at.revoked, at.returning) = (at.acked, None, false);
+        (at.next, at.revoked, at.returning, at.lost) = (at.acked, None, false, false);
         at.unacked.clear();
     }
 
@@ -211,7 +322,8 @@ impl World {
             return self.broken(&mut state, || format!("an acknowledgement for partition {partition:?}"));
         };
         // With threads, the paused clock advances independently of the work, so its times mean nothing.
-        let late = lane.revoked.is_some_and(|since| since.elapsed() > REVOKED) && !self.scenario.has_threads();
+        let allowed = REVOKED + Duration::from_millis(self.scenario.store_delay);
+        let late = lane.revoked.is_some_and(|since| since.elapsed() > allowed) && !self.scenario.has_threads();
         if late && !lane.returning {
             return self.broken(&mut state, || format!("{positions:?} are assigned to another consumer for long"));
         }
@@ -227,6 +339,7 @@ impl World {
                     .broken(&mut state, || format!("{position:?} is acknowledged, and {stored} rows are stored"));
             }
         }
+        lane.complete |= lane.finished && lane.unacked.is_empty();
         if state.nothing_to_do() && !state.dead {
             self.orders.notify_one();
         }
@@ -245,6 +358,17 @@ impl State {
         rows.into_iter().find(|(lane, row)| !self.is_durable(&self.lanes[*lane].fates[*row as usize], &[]))
     }
 
+    /// Returns the index of a partition.
+    fn lane_of(&self, source: usize, partition: &Partition) -> Option<usize> {
+        self.lanes.iter().position(|lane| lane.source == source && lane.id.partition == *partition)
+    }
+
+    /// Returns `true` if all rows of a source that were read and not acknowledged are of this lane.
+    pub fn holds_only(&self, source: usize, only: usize) -> bool {
+        let mut lanes = self.lanes.iter().enumerate().filter(|(_, lane)| lane.source == source);
+        lanes.all(|(index, lane)| index == only || lane.unacked.is_empty())
+    }
+
     /// Like [`State::all_acknowledged`], without revoked partitions.
     pub fn nothing_to_do(&self) -> bool {
         let mut ours = self.lanes.iter().filter(|lane| lane.revoked.is_none());
@@ -261,6 +385,20 @@ impl State {
     /// Returns `true` if rows were read more than once in this run.
     pub fn reads_again(&self) -> bool {
         self.lanes.iter().any(|lane| lane.again)
+    }
+
+    /// Finishes a partition.
+    pub fn finishes(&mut self, lane: usize) -> Partition {
+        self.note(|| format!("lane {lane} is finished"));
+        let lane = &mut self.lanes[lane];
+        lane.finished = true;
+        lane.complete |= lane.unacked.is_empty();
+        lane.id.partition.clone()
+    }
+
+    /// Returns a finished partition whose mark is stored.
+    pub fn remembered(&self) -> Option<usize> {
+        self.lanes.iter().position(|lane| lane.finished && self.marks.contains_key(&lane.id))
     }
 
     /// Assigns a revoked partition again.

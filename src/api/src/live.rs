@@ -132,6 +132,9 @@ pub(super) struct LaneNumbers {
     oldest_unacknowledged_seconds: f64,
     /// Age of the first position that was read after the stored one; 0 = there is none.
     position_age_seconds: f64,
+    /// Records of the partition that the source has not read yet; absent if the source does not know their number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backlog_records: Option<u64>,
 }
 
 /// The backlog of a source.
@@ -259,13 +262,14 @@ impl PipelineLive {
         let places = compiled.map(anabranch_picture::Places::of);
         let nodes = places.iter().flat_map(|places| places.nodes.iter().enumerate());
         let edges = places.iter().flat_map(|places| &places.edges);
+        let backlogs = seen.backlogs();
         PipelineLive {
             id,
             at: rfc3339(SystemTime::now()),
             status: StatusNow::of(seen, invalid),
             totals: TotalNumbers::of(totals),
-            lanes: lanes.iter().map(LaneNumbers::of).collect(),
-            backlogs: seen.backlogs().iter().map(SourceNumbers::of).collect(),
+            lanes: lanes.iter().map(|lane| LaneNumbers::of(lane, &backlogs)).collect(),
+            backlogs: backlogs.iter().map(SourceNumbers::of).collect(),
             nodes: nodes.map(|(index, place)| NodeNumbers::of(index, place, counted.at(place.runs))).collect(),
             edges: edges.filter_map(|edge| Some(EdgeNumbers::of(edge, compiled?, &counted))).collect(),
         }
@@ -305,7 +309,8 @@ impl TotalNumbers {
 }
 
 impl LaneNumbers {
-    fn of(lane: &LaneCount) -> Self {
+    fn of(lane: &LaneCount, backlogs: &[SourceBacklog]) -> Self {
+        let source = backlogs.iter().find(|source| source.connector == lane.id.connector);
         LaneNumbers {
             connector: lane.id.connector.clone(),
             partition: lane.id.partition.0.clone(),
@@ -315,6 +320,7 @@ impl LaneNumbers {
             unacknowledged: unacknowledged(lane),
             oldest_unacknowledged_seconds: lane.lag.as_secs_f64(),
             position_age_seconds: lane.unstored.as_secs_f64(),
+            backlog_records: source.and_then(|source| source.backlog.partitions.get(&lane.id.partition)).copied(),
         }
     }
 }

@@ -29,6 +29,8 @@ use crate::view::View;
 const MOST_PIPELINES: usize = 500;
 /// Maximum number of nodes with their own series, over all pipelines.
 const MOST_NODES: usize = 2000;
+/// Maximum number of partitions with their own series, over all pipelines.
+const MOST_PARTITIONS: usize = 2000;
 const OTHER: Str = Str::from_static("other");
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
@@ -68,6 +70,7 @@ fn sampled(pipelines: &[(Str, LifecycleState)], inspections: impl Fn(&Str) -> us
         samples.add(&PIPELINES, Labels::of("status", Str::from_static(word)), 0.0);
     }
     let mut nodes_left = MOST_NODES;
+    let mut partitions_left = MOST_PARTITIONS;
     for (number, (id, seen)) in pipelines.iter().enumerate() {
         let own = number < MOST_PIPELINES;
         let pipeline = if own { id.clone() } else { OTHER };
@@ -86,7 +89,7 @@ fn sampled(pipelines: &[(Str, LifecycleState)], inspections: impl Fn(&Str) -> us
         samples.add(&RECOVERING, whole.clone(), attempt as f64);
         samples.add(&INSPECTIONS, whole, inspections(id) as f64);
         add_sources(&mut samples, &pipeline, &seen.lanes());
-        add_backlogs(&mut samples, &pipeline, &seen.backlogs());
+        add_backlogs(&mut samples, &pipeline, &seen.backlogs(), &mut partitions_left);
         if let Some(at) = seen.succeeded().and_then(|at| at.duration_since(UNIX_EPOCH).ok()) {
             samples.add(&SUCCEEDED, Labels::pipeline(&pipeline), at.as_secs_f64());
         }
@@ -134,7 +137,7 @@ fn of_source(pipeline: &Str, connector: &Str) -> Labels {
     Labels::pipeline(pipeline).with("connector", if *pipeline == OTHER { OTHER } else { connector.clone() })
 }
 
-fn add_backlogs(samples: &mut Samples, pipeline: &Str, sources: &[SourceBacklog]) {
+fn add_backlogs(samples: &mut Samples, pipeline: &Str, sources: &[SourceBacklog], left: &mut usize) {
     for source in sources {
         let backlog = &source.backlog;
         let known = [
@@ -148,6 +151,13 @@ fn add_backlogs(samples: &mut Samples, pipeline: &Str, sources: &[SourceBacklog]
             if let Some(value) = value {
                 samples.add(metric, of_source(pipeline, &source.connector), value);
             }
+        }
+        for (partition, records) in &backlog.partitions {
+            let own = *pipeline != OTHER && *left > 0;
+            *left = left.saturating_sub(usize::from(own));
+            let partition = if own { partition.0.clone() } else { OTHER };
+            let labels = of_source(pipeline, &source.connector).with("partition", partition);
+            samples.add(&PARTITION_BACKLOG, labels, *records as f64);
         }
     }
 }

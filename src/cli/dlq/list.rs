@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use anabranch_graph::config::bare_name;
+use anabranch_config::bare_name;
 use anabranch_plugin::arguments::parse_duration;
 use anabranch_process::terminal::is_unsafe;
 use anabranch_record::text::Str;

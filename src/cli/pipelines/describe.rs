@@ -2,7 +2,7 @@
 
 mod text;
 
-use anabranch_graph::config::bare_name;
+use anabranch_config::bare_name;
 use anabranch_record::near::did_you_mean;
 use anabranch_service::dead_letters::view::shown_nanos;
 use anabranch_settings::{ServiceFlags, Settings};
@@ -11,7 +11,10 @@ use anabranch_store::{Status, StopReason, StoredConnector, StoredPipeline, Store
 use chrono::Utc;
 use serde_json::{Map, Value, json};
 
-use crate::cli::answers::{ConfigAnswer, LIVE, LiveAnswer, LivePipeline, PartAnswer, PipelineAnswer, StatusAnswer};
+use crate::cli::answers::{
+    ConfigAnswer, LIVE, LaneAnswer, LiveAnswer, LivePipeline, PartAnswer, PartsAnswer, PipelineAnswer, StatusAnswer,
+    live_path,
+};
 use crate::cli::completions;
 use crate::cli::positions::LanePosition;
 use crate::cli::remote::Remote;
@@ -50,6 +53,8 @@ struct Description {
     /// `None` if the service cannot provide them.
     positions: Option<Vec<LanePosition>>,
     counters: Option<LivePipeline>,
+    /// Counters of the partitions that the current run has.
+    lanes: Vec<LaneAnswer>,
     /// URL of the service; `None` if no service runs.
     service: Option<String>,
 }
@@ -63,6 +68,14 @@ struct Component {
     condition: String,
     settings: Map<String, Value>,
     processors: Vec<Component>,
+}
+
+impl Description {
+    /// Returns the records of a partition that its source has not read yet, if the source knows their number.
+    fn backlog_of(&self, lane: &LanePosition) -> Option<u64> {
+        let of = |known: &&LaneAnswer| known.connector == lane.connector && known.partition == lane.partition;
+        self.lanes.iter().find(of)?.backlog_records
+    }
 }
 
 /// The dead-letter queue of a pipeline.
@@ -138,6 +151,7 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
             evicted,
         },
         positions: positions::of_service(remote, Some(id)).ok(),
+        lanes: remote.get_if_known::<PartsAnswer>(&live_path(id))?.map(|parts| parts.lanes).unwrap_or_default(),
         counters,
         service: Some(remote.url()),
     })
@@ -206,6 +220,7 @@ fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
         },
         positions: Some(positions),
         counters: None,
+        lanes: Vec::new(),
         service: None,
     })
 }
@@ -274,7 +289,12 @@ fn next_step(description: &Description) -> String {
 }
 
 fn shown(description: &Description, next: &str) -> Value {
-    let Description { pipeline, connectors, processors, dead_letter, positions, counters, service } = description;
+    let Description { pipeline, connectors, processors, dead_letter, positions, counters, service, .. } = description;
+    let position = |lane: &LanePosition| {
+        let mut shown = lane.shown();
+        shown["backlogRecords"] = description.backlog_of(lane).into();
+        shown
+    };
     json!({
         "id": pipeline.id,
         "name": pipeline.config.name,
@@ -297,7 +317,7 @@ fn shown(description: &Description, next: &str) -> Value {
             "oldest": dead_letter.kept.as_ref().and_then(|(_, oldest)| oldest.as_ref()),
             "evicted": dead_letter.evicted,
         },
-        "positions": positions.as_ref().map(|lanes| lanes.iter().map(LanePosition::shown).collect::<Vec<_>>()),
+        "positions": positions.as_ref().map(|lanes| lanes.iter().map(position).collect::<Vec<_>>()),
         "counters": counters.as_ref().map(|counters| json!({
             "run": counters.status.run, "read": counters.read, "delivered": counters.delivered,
             "filtered": counters.filtered, "failed": counters.failed, "deadLettered": counters.dead_lettered,

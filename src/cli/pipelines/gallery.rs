@@ -73,7 +73,7 @@ pub(super) const SPLITS: &str = "--preview.pipeline-arch-v2";
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::config::{Variables, load};
+    use anabranch_config::{Variables, load};
     use anabranch_graph::plan::{CompileOptions, compile};
     use anabranch_plugin::diagnostic::Files;
 

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use anabranch_graph::config::bare_name;
+use anabranch_config::bare_name;
 use anabranch_plugin::destination::DestinationKind;
 use anabranch_plugin::registry::{Registry, ResolveError};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation};
@@ -427,8 +427,8 @@ mod tests {
         assert_eq!(scalar("say \"hi\""), "\"say \\\"hi\\\"\"");
     }
 
-    fn loaded(text: &str) -> anabranch_graph::config::Loaded {
-        use anabranch_graph::config::{Variables, load};
+    fn loaded(text: &str) -> anabranch_config::Loaded {
+        use anabranch_config::{Variables, load};
         use anabranch_plugin::diagnostic::Files;
         struct Nothing;
         impl Variables for Nothing {

@@ -1,6 +1,6 @@
 //! `anabranch pipelines schema`.
 
-use anabranch_graph::config::json_schema;
+use anabranch_config::json_schema;
 use anabranch_settings::SettingFlags;
 
 use crate::cli::{Context, Report, registry_with};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::config::{ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig, ProcessorConfig};
+use anabranch_config::{ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig, ProcessorConfig};
 use anabranch_graph::exec::{Ending, RunOptions, Services, start};
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_plugin::destination::Destination;

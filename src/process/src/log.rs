@@ -9,7 +9,7 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use anabranch_graph::exec::current_pipeline;
+use anabranch_plugin::current;
 use anabranch_plugin::host::{LogLevel, LogLine, LogSink};
 use anabranch_plugin::secret::mask;
 use anabranch_record::text::Str;
@@ -165,7 +165,7 @@ impl<S: Subscriber> Layer<S> for Receiver {
         let level = level(event.metadata());
         let mut fields = Fields::default();
         event.record(&mut fields);
-        fields.complete(current_pipeline);
+        fields.complete(current::pipeline);
         fields.each(|text| self.0.masked(&text));
         fields.shorten();
         if level >= LogLevel::Warn {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use anabranch_graph::config::{PipelineConfig, ProcessorConfig};
+use anabranch_config::{PipelineConfig, ProcessorConfig};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span, Spanned};
 use anabranch_record::text::Str;
 

@@ -1,8 +1,9 @@
 //! Codes of errors and findings of this crate.
 
+pub(crate) use anabranch_config::codes::{CONFIG_NO_DESTINATION, CONFIG_NO_SOURCE};
 pub(crate) use anabranch_graph::codes::{
-    CONFIG_NO_DESTINATION, CONFIG_NO_SOURCE, PLAN_CONDITION_FAILS, PLAN_FEEDBACK, PLAN_INTERNAL, PLAN_NO_DESTINATION,
-    PLAN_NO_LETTER_KEPT, PLAN_NO_SOURCE, PLAN_UNREACHABLE,
+    PLAN_CONDITION_FAILS, PLAN_FEEDBACK, PLAN_INTERNAL, PLAN_NO_DESTINATION, PLAN_NO_LETTER_KEPT, PLAN_NO_SOURCE,
+    PLAN_UNREACHABLE,
 };
 pub(crate) use anabranch_ops::codes::SETTINGS_NOT_A_PATH;
 pub(crate) use anabranch_plugin::codes::SETTINGS_INVALID;

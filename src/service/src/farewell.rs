@@ -109,6 +109,7 @@ impl Control {
         })?;
         let host = Host {
             pipeline: pipeline.clone(),
+            slot: 0,
             node: connector.id.clone(),
             log: shared.log.clone(),
             result_cache: std::sync::Arc::new(shared.store.clone()),

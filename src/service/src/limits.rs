@@ -1,6 +1,6 @@
 //! Resource limits of the process, and what the pipelines need of them.
 
-use anabranch_graph::config::DesiredStatus;
+use anabranch_config::DesiredStatus;
 use anabranch_graph::plan::graph::NodeKind;
 use rustix::process::{Resource, getrlimit};
 

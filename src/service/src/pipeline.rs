@@ -1,6 +1,6 @@
 //! A compiled pipeline with its configuration.
 
-use anabranch_graph::config::{self, PipelineConfig};
+use anabranch_config::PipelineConfig;
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_plugin::diagnostic::Severity;
 use anabranch_plugin::registry::Registry;
@@ -20,7 +20,7 @@ pub struct Pipeline {
 pub enum ReloadError {
     /// A file with the value of a setting cannot be read.
     #[error(transparent)]
-    Unreadable(#[from] config::UnreadableFile),
+    Unreadable(#[from] anabranch_config::UnreadableFile),
     /// The pipeline does not compile with the current values of the files.
     #[error("the pipeline has errors with the current values of its files: {0}")]
     Invalid(String),

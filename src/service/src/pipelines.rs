@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::config::{self, InvalidPipeline, Loaded, PipelineConfig, load};
+use anabranch_config::{InvalidPipeline, Loaded, PipelineConfig, load};
 use anabranch_graph::plan::{CompileOptions, compile};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span};
 use anabranch_plugin::registry::Registry;
@@ -292,7 +292,11 @@ const OF_THE_WHOLE: &[Code] =
 /// with errors are left out.
 pub fn declared_ids(path: &Path) -> Vec<Str> {
     let files = find_pipelines(&[path]).files;
-    config::load(&files, &Environment::default()).pipelines.into_iter().map(|pipeline| pipeline.id.value).collect()
+    anabranch_config::load(&files, &Environment::default())
+        .pipelines
+        .into_iter()
+        .map(|pipeline| pipeline.id.value)
+        .collect()
 }
 
 /// Compiles files with the plugins that need no heavy dependency.

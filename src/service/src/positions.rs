@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_graph::plan::stage::StageKind;
-use anabranch_plugin::state::{StateStore as _, StoreError};
+use anabranch_plugin::state::StoreError;
 use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
@@ -194,14 +194,14 @@ pub async fn resume_from(
         return Err(MoveError::NoSource { pipeline: pipeline.clone(), connector: lane.connector.to_string(), known });
     }
     let stored = if really {
-        let epoch = store.claim(pipeline).await?;
-        let stored = store.load(&epoch).await?;
-        let mark = |(lane, position, exported): &(LaneId, Position, u64)| {
-            let before = stored.get(lane).map_or(0, |mark| mark.generation);
-            (lane.clone(), Mark { generation: before.max(*exported) + 1, seq: 0, position: position.clone() })
+        let moves = |stored: &BTreeMap<LaneId, Mark>| {
+            let mark = |(lane, position, exported): &(LaneId, Position, u64)| {
+                let before = stored.get(lane).map_or(0, |mark| mark.generation);
+                (lane.clone(), Mark { generation: before.max(*exported) + 1, seq: 0, position: position.clone() })
+            };
+            given.iter().map(mark).collect()
         };
-        store.commit(&epoch, &given.iter().map(mark).collect::<Vec<_>>()).await?;
-        stored
+        store.change_positions(pipeline, moves).await?
     } else {
         store.positions(pipeline).await?
     };
@@ -237,17 +237,16 @@ pub async fn go_on_after(
         return Err(MoveError::Ambiguous(moves.keys().map(name).collect()));
     }
     if really {
-        let epoch = store.claim(pipeline).await?;
         // The previous holder of the claim may have moved them until now.
-        let latest = store.load(&epoch).await?;
-        for (lane, mark) in &mut moves {
-            *mark = latest.get(lane).unwrap_or(mark).clone();
-        }
-        let marks: Vec<(LaneId, Mark)> = moves
-            .iter()
-            .map(|(lane, mark)| (lane.clone(), Mark { generation: mark.generation + 1, seq: 0, position: to.clone() }))
-            .collect();
-        store.commit(&epoch, &marks).await?;
+        store
+            .change_positions(pipeline, |latest| {
+                for (lane, mark) in &mut moves {
+                    *mark = latest.get(lane).unwrap_or(mark).clone();
+                }
+                let moved = |mark: &Mark| Mark { generation: mark.generation + 1, seq: 0, position: to.clone() };
+                moves.iter().map(|(lane, mark)| (lane.clone(), moved(mark))).collect()
+            })
+            .await?;
     }
     Ok(moves)
 }

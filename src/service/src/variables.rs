@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::config::{self, Variables};
+use anabranch_config::Variables;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::secret::MASKED_FROM;
 use anabranch_plugin::written::{Content, Written};
@@ -15,7 +15,7 @@ use anabranch_record::text::Str;
 /// Returns the value of a setting as written in a file, with the environment of this process; `None` if a variable in
 /// it is not set.
 pub fn value_of(written: &str) -> Option<Written> {
-    config::value_of(&written.into(), &Environment::default())
+    anabranch_config::value_of(&written.into(), &Environment::default())
 }
 
 /// Variables of the process, and files named by `${file:PATH}`.

@@ -1,6 +1,6 @@
 //! Codes of errors and findings of this crate.
 
-pub(crate) use anabranch_graph::codes::{CONFIG_VARIABLE_FILE, CONFIG_VARIABLE_INVALID, CONFIG_VARIABLE_UNSET};
+pub(crate) use anabranch_config::codes::{CONFIG_VARIABLE_FILE, CONFIG_VARIABLE_INVALID, CONFIG_VARIABLE_UNSET};
 
 anabranch_record::codes! {
     /// A setting is set twice in the file.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anabranch_graph::config::{Variables, value_of};
+use anabranch_config::{Variables, value_of};
 
 use anabranch_process::files;
 

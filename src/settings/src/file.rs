@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use anabranch_graph::config::{Variables, value_of};
+use anabranch_config::{Variables, value_of};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Span};
 use anabranch_record::near::did_you_mean;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};

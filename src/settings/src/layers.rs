@@ -8,8 +8,8 @@ use std::num::IntErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anabranch_graph::config::Variables;
-use anabranch_graph::plan::stage::Limits;
+use anabranch_config::Variables;
+use anabranch_config::limits::MemoryLimits;
 use anabranch_plugin::arguments::{parse_bool, parse_bytes, parse_duration};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Files};
 use anabranch_plugin::host::LogLevel;
@@ -450,11 +450,11 @@ impl<'a> Checking<'a> {
                         .filter(|bytes| *bytes > 0),
                 },
             },
-            limits: Limits {
+            limits: MemoryLimits {
                 replay_rows: usize::try_from(self.int("engine.replay-rows")).unwrap_or_default(),
                 held_bytes: self.bytes("engine.held-bytes"),
                 queue_bytes: self.bytes("engine.queue-bytes"),
-                ..Limits::default()
+                ..MemoryLimits::default()
             },
             shutdown_timeout: (!shutdown.is_zero()).then_some(shutdown),
             dev: self.bool("dev.enabled"),
@@ -560,7 +560,7 @@ mod tests {
         assert_eq!(settings.log, LogSettings { level: LogLevel::Trace, format: LogFormat::Json });
         assert_eq!(settings.shutdown_timeout, None);
         assert_eq!(settings.pipelines.recovery, RecoveryPolicy::default());
-        assert_eq!(settings.limits, Limits::default());
+        assert_eq!(settings.limits, MemoryLimits::default());
         assert!(found.findings.is_empty(), "{:?}", messages(&found));
         let (settings, _) = resolve(&[], &env, yaml).unwrap();
         assert_eq!(settings.log.level, LogLevel::Debug);

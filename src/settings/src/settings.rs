@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anabranch_graph::plan::stage::Limits;
+use anabranch_config::limits::MemoryLimits;
 use anabranch_process::log::LogSettings;
 
 use crate::credential::Credential;
@@ -36,7 +36,7 @@ pub struct Settings {
     /// Standalone processors.
     pub processors: ProcessorSettings,
     /// Limits of a running pipeline.
-    pub limits: Limits,
+    pub limits: MemoryLimits,
     /// How long a stop waits for records in flight; `None` = without a limit.
     pub shutdown_timeout: Option<Duration>,
     /// `true` if processors that split records, such as `split` and `clone`, are allowed.

@@ -1,11 +1,12 @@
 //! The store in one `redb` file used by one process, or in memory. Every access to the file runs in `spawn_blocking`.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anabranch_plugin::state::{Epoch, Receipt, StoreError};
+use anabranch_plugin::state::StoreError;
 use anabranch_process::panics::caught;
-use redb::{Database, Durability, ReadableDatabase as _, ReadableTable as _, WriteTransaction};
+use redb::{Database, Durability, ReadableDatabase as _, WriteTransaction};
 use tokio::sync::{oneshot, watch};
 
 use crate::failure::Failure;
@@ -17,6 +18,7 @@ use crate::tables::WriteFailure;
 use crate::{compare, tables};
 use reopenable::{CONTRADICTION, Open, ReopenableDatabase};
 
+pub(crate) mod earlier;
 mod letters;
 mod memo;
 mod reopenable;
@@ -30,6 +32,8 @@ pub(super) struct Embedded {
 
 struct Shared {
     database: ReopenableDatabase,
+    /// True once the store is known to have the present form.
+    is_current: AtomicBool,
     queue: Mutex<LetterQueue>,
 }
 
@@ -49,7 +53,11 @@ impl Embedded {
     /// `file` is opened again after an error; `None` for a store in memory.
     pub(super) fn new(database: Database, file: Option<StoreFile>) -> Self {
         Embedded {
-            shared: Arc::new(Shared { database: ReopenableDatabase::new(database, file), queue: Mutex::default() }),
+            shared: Arc::new(Shared {
+                database: ReopenableDatabase::new(database, file),
+                is_current: AtomicBool::new(false),
+                queue: Mutex::default(),
+            }),
         }
     }
 
@@ -147,7 +155,13 @@ impl Shared {
         self.database.with(|open| {
             self.database.write(open, || {
                 // A panic here means a damaged page; it must not leave other requests waiting forever.
-                match caught(|| commit(open.database(), writes)) {
+                match caught(|| {
+                    if !self.is_current.load(Ordering::Relaxed) {
+                        earlier::upgrade(open.database())?;
+                        self.is_current.store(true, Ordering::Relaxed);
+                    }
+                    commit(open.database(), writes)
+                }) {
                     Some(outcomes) => outcomes.map_err(|error| open.failed_write(&error)),
                     None => Err(Failure::Unavailable(open.fail(CONTRADICTION).to_owned())),
                 }
@@ -164,17 +178,23 @@ fn find(open: &Open, read: &Read) -> Result<ReadResult, StoreError> {
     match read {
         Read::Pipelines => tables::pipelines(&transaction).map(ReadResult::Pipelines),
         Read::Marks(epoch) => {
-            fence(epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
-            tables::marks(&transaction, tables::MARKS, &epoch.pipeline).map(ReadResult::Marks)
+            fence(epoch, tables::epoch(&transaction, &epoch.unit)?)?;
+            tables::marks(&transaction, tables::MARKS, &epoch.unit.pipeline, Some(epoch.unit.slot))
+                .map(ReadResult::Marks)
         }
         Read::Receipts(epoch) => {
-            fence(epoch, tables::epoch(&transaction, &epoch.pipeline)?)?;
-            tables::receipts(&transaction, &epoch.pipeline).map(ReadResult::Receipts)
+            fence(epoch, tables::epoch(&transaction, &epoch.unit)?)?;
+            tables::receipts(&transaction, &epoch.unit).map(ReadResult::Receipts)
         }
-        Read::Positions(pipeline) => tables::marks(&transaction, tables::MARKS, pipeline).map(ReadResult::Marks),
-        Read::DetachedMarks(pipeline) => {
-            tables::marks(&transaction, tables::DETACHED_MARKS, pipeline).map(ReadResult::Marks)
-        }
+        Read::Slots(pipeline) => tables::slots(&transaction, pipeline).map(ReadResult::Slots),
+        Read::Positions(pipeline) => match earlier::is_first(&transaction).map_err(unavailable)? {
+            true => earlier::marks(&transaction, earlier::MARKS, pipeline).map(ReadResult::Marks),
+            false => tables::marks(&transaction, tables::MARKS, pipeline, None).map(ReadResult::Marks),
+        },
+        Read::DetachedMarks(pipeline) => match earlier::is_first(&transaction).map_err(unavailable)? {
+            true => earlier::marks(&transaction, earlier::DETACHED_MARKS, pipeline).map(ReadResult::Marks),
+            false => tables::marks(&transaction, tables::DETACHED_MARKS, pipeline, None).map(ReadResult::Marks),
+        },
         Read::Recall { space, keys } => memo::recall(&transaction, space, keys).map(ReadResult::Recalled),
         Read::Active { pipeline, connector } => {
             tables::active(&transaction, pipeline, connector).map(|found| ReadResult::Recalled(vec![found]))
@@ -218,31 +238,10 @@ fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<WriteRes
 
 fn apply(transaction: &WriteTransaction, write: Write) -> Result<WriteResult, WriteFailure> {
     match write {
-        Write::Claim(pipeline) => {
-            let mut epochs = transaction.open_table(tables::EPOCHS)?;
-            let number = epochs.get(pipeline.as_str())?.map_or(0, |e| e.value()) + 1;
-            epochs.insert(pipeline.as_str(), number)?;
-            Ok(WriteResult::Epoch(Epoch { pipeline, number }))
-        }
-        Write::Marks { epoch, moves, receipts } => {
-            {
-                let epochs = transaction.open_table(tables::EPOCHS)?;
-                let theirs = epochs.get(epoch.pipeline.as_str())?.map_or(0, |e| e.value());
-                fence(&epoch, theirs).map_err(WriteFailure::Alone)?;
-            }
-            let mut marks = transaction.open_table(tables::MARKS)?;
-            for (lane, mark) in &moves {
-                let key = (epoch.pipeline.as_str(), lane.connector.as_str(), lane.partition.0.as_str());
-                marks.insert(key, tables::encode(mark).as_slice())?;
-            }
-            if !receipts.is_empty() {
-                let mut table = transaction.open_table(tables::RECEIPTS)?;
-                for Receipt { destination, lane, mark } in &receipts {
-                    let lane = (lane.connector.as_str(), lane.partition.0.as_str());
-                    let key = (epoch.pipeline.as_str(), destination.as_str(), lane.0, lane.1);
-                    table.insert(key, tables::encode(mark).as_slice())?;
-                }
-            }
+        Write::Claim(unit) => tables::claim(transaction, unit).map(WriteResult::Epoch),
+        Write::Marks { epoch, moves, receipts, drops } => {
+            tables::check(transaction, &epoch)?;
+            tables::commit(transaction, &epoch.unit, &moves, &receipts, &drops)?;
             Ok(WriteResult::Nothing)
         }
         Write::Status { pipeline, status } => {
@@ -276,7 +275,10 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<WriteResult, Wr
             tables::forget(transaction, &pipeline, &connector)?;
             Ok(WriteResult::Nothing)
         }
-        Write::Letters { pipeline, change } => {
+        Write::Letters { pipeline, epoch, change } => {
+            if let Some(epoch) = epoch {
+                tables::check(transaction, &epoch)?;
+            }
             letters::change(transaction, &pipeline, change).map(WriteResult::Letters)
         }
         Write::Schema { subject, text } => schemas::create(transaction, &subject, &text).map(WriteResult::Schema),

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anabranch_graph::config::{ConnectorConfig, DesiredStatus, PipelineConfig, ProcessorConfig};
+use anabranch_config::{ConnectorConfig, DesiredStatus, PipelineConfig, ProcessorConfig};
 use anabranch_plugin::registry::Role;
 use anabranch_plugin::settings::Settings as PluginSettings;
 use anabranch_record::text::Str;

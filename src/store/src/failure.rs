@@ -117,13 +117,15 @@ impl LastWrite {
 
 #[cfg(test)]
 mod tests {
+    use anabranch_plugin::state::Unit;
+
     use super::*;
 
     #[test]
     fn what_failed_is_known_until_a_write_succeeds() {
         let last = LastWrite::default();
         assert_eq!(last.health(), WriteHealth::Works);
-        last.failed(&StoreError::Fenced { pipeline: "p".into(), ours: 1, theirs: 2 }, 10);
+        last.failed(&StoreError::Fenced { unit: Unit::whole("p"), ours: 1, theirs: 2 }, 10);
         assert_eq!(last.health(), WriteHealth::Works, "the store did what it is there for");
         last.failed(&StoreError::Unavailable("full".into()), 1 << 20);
         assert_eq!(last.clone().health(), WriteHealth::Fails(Failure::Unavailable("full".to_owned())));

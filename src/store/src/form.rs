@@ -22,6 +22,9 @@ use crate::letters::{StoredLetter, key, nanos};
 const FORM: u8 = 1;
 /// The first byte of a dead letter that is preceded by the ids of a trace and a span.
 const TRACED: u8 = 2;
+/// The first byte of a dead letter of a slot other than 0. The slot follows, four bytes, most significant first, and then
+/// a dead letter with one of the other first bytes.
+const SLOTTED: u8 = 3;
 
 /// Returns the stored dead letter of a record that failed for the first time.
 ///
@@ -54,7 +57,12 @@ pub fn encode(letter: &Letter) -> Result<Bytes, StoreError> {
         before: DataForm::from(&record.payload.before),
         after: DataForm::from(&record.payload.after),
     };
-    let mut head = vec![if letter.trace.is_some() { TRACED } else { FORM }];
+    let mut head = Vec::new();
+    if letter.slot != 0 {
+        head.push(SLOTTED);
+        head.extend(letter.slot.to_be_bytes());
+    }
+    head.push(if letter.trace.is_some() { TRACED } else { FORM });
     if let Some(SpanContext { trace, span }) = letter.trace {
         head.extend(trace.0.get().to_be_bytes());
         head.extend(span.0.get().to_be_bytes());
@@ -69,6 +77,13 @@ pub fn encode(letter: &Letter) -> Result<Bytes, StoreError> {
 /// The bytes are not a dead letter, or a later version wrote them.
 pub fn decode(bytes: &[u8]) -> Result<Letter, StoreError> {
     let damaged = |what: &str| StoreError::Damaged(format!("a dead letter cannot be read: {what}"));
+    let (slot, bytes) = match bytes.split_first() {
+        Some((&SLOTTED, rest)) => {
+            let (slot, rest) = rest.split_first_chunk().ok_or_else(|| damaged("its slot is truncated"))?;
+            (u32::from_be_bytes(*slot), rest)
+        }
+        _ => (0, bytes),
+    };
     let (trace, rest) = match bytes.split_first() {
         Some((&FORM, rest)) => (None, rest),
         Some((&TRACED, rest)) => {
@@ -87,6 +102,7 @@ pub fn decode(bytes: &[u8]) -> Result<Letter, StoreError> {
     Ok(Letter {
         name: form.name,
         at: UNIX_EPOCH + Duration::from_nanos(form.at),
+        slot,
         lane: LaneId { connector: form.connector, partition: Partition(form.partition) },
         generation: form.generation,
         seq: form.seq,
@@ -245,6 +261,7 @@ mod tests {
         let letter = Letter {
             name: "p:in//1/7///x".into(),
             at: UNIX_EPOCH + Duration::from_nanos(1_234_567_890_123_456_789),
+            slot: 0,
             lane: LaneId { connector: "in".into(), partition: Partition("3".into()) },
             generation: 1,
             seq: 7,
@@ -255,13 +272,15 @@ mod tests {
             trace: None,
         };
         let traced = SpanContext { trace: TraceId(NonZeroU128::MAX), span: SpanId(NonZeroU64::MIN) };
-        for letter in [letter.clone(), Letter { trace: Some(traced), ..letter }] {
+        let traced = Letter { trace: Some(traced), ..letter.clone() };
+        let slotted = [&letter, &traced].map(|letter| Letter { slot: 258, ..letter.clone() });
+        for letter in [letter, traced].into_iter().chain(slotted) {
             let bytes = encode(&letter).unwrap();
             assert_eq!(decode(&bytes).unwrap(), letter);
             for length in 0..bytes.len() {
                 assert!(decode(&bytes[..length]).is_err(), "{length}");
             }
         }
-        assert!(decode(&[TRACED + 1]).unwrap_err().to_string().contains("later version"));
+        assert!(decode(&[SLOTTED + 1]).unwrap_err().to_string().contains("later version"));
     }
 }

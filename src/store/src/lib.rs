@@ -6,16 +6,16 @@
 //! or one transaction, however many pipelines wait for it.
 //!
 //! ```
-//! use anabranch_plugin::state::StateStore as _;
+//! use anabranch_plugin::state::{Commit, StateStore as _, Unit};
 //! use anabranch_record::mark::{LaneId, Mark, Partition};
 //! use anabranch_settings::Database;
 //! use anabranch_store::Store;
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 //! let store = Store::open(&Database::InMemory).unwrap();
-//! let epoch = store.claim(&"orders".into()).await.unwrap();
+//! let epoch = store.claim(&Unit::whole("orders")).await.unwrap();
 //! let lane = LaneId { connector: "in".into(), partition: Partition("0".into()) };
-//! store.commit(&epoch, &[(lane.clone(), Mark::beginning(1))]).await.unwrap();
+//! store.commit(&epoch, Commit::of(&[(lane.clone(), Mark::beginning(1))])).await.unwrap();
 //! assert!(store.positions(&"orders".into()).await.unwrap().contains_key(&lane));
 //! # });
 //! ```

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anabranch_graph::histogram::{Distribution, Histogram};
+use anabranch_plugin::histogram::{Distribution, Histogram};
 use anabranch_plugin::state::StoreError;
 use tokio::time::Instant;
 

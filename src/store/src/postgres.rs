@@ -16,6 +16,8 @@ mod owner;
 mod schemas;
 mod session;
 mod table;
+mod units;
+mod upgrade;
 
 use std::future::pending;
 use std::sync::mpsc::sync_channel;
@@ -239,8 +241,11 @@ impl ConnectionTask {
     /// Returns the connection; opens it again if it was lost.
     async fn connected(&mut self) -> Result<(&Table, &mut Client), Failure> {
         let ConnectionTask { address, table, session, away, holding: _ } = self;
-        let live = match session.take() {
-            Some(live) if !live.is_closed() => live,
+        let before = session.take().filter(|live| !live.is_closed());
+        // A server that was restored from a backup may have the tables of an earlier version.
+        table.is_current.set(table.is_current.get() && before.is_some());
+        let live = match before {
+            Some(live) => live,
             _ if away.is_some() => {
                 let connecting = timeout(AWAY_OPENING, address.connect());
                 connecting.await.unwrap_or(Err(Failure::Silent(AWAY_OPENING)))?
@@ -288,6 +293,7 @@ impl ConnectionTask {
 
     async fn transact(&mut self, writes: &[Write]) -> Result<Vec<Result<WriteResult, StoreError>>, Failure> {
         let (table, client) = self.connected().await?;
+        table.upgrade(client).await?;
         let transaction = client.transaction().await?;
         let outcomes = table.apply(&transaction, writes).await?;
         transaction.commit().await?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anabranch_plugin::schema::{Schema, SchemaVersion};
-use anabranch_plugin::state::{Epoch, Receipt, ResultKey, StoreError};
+use anabranch_plugin::state::{Epoch, Receipt, ResultKey, StoreError, Unit};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use bytes::Bytes;
@@ -17,11 +17,12 @@ use crate::{letters, schemas};
 /// writes.
 #[derive(Debug)]
 pub(crate) enum Write {
-    Claim(Str),
+    Claim(Unit),
     Marks {
         epoch: Epoch,
         moves: Vec<(LaneId, Mark)>,
         receipts: Vec<Receipt>,
+        drops: Vec<LaneId>,
     },
     Status {
         pipeline: Str,
@@ -63,6 +64,8 @@ pub(crate) enum Write {
     },
     Letters {
         pipeline: Str,
+        /// The run that writes, unless the change is that of a user.
+        epoch: Option<Epoch>,
         change: letters::LetterChange,
     },
     /// Writes this number of bytes and removes them again.
@@ -75,7 +78,9 @@ impl Write {
         /// Approximate size of a mark, a status or a claim.
         const SMALL: usize = 128;
         match self {
-            Write::Marks { moves, .. } => moves.iter().map(|(_, mark)| SMALL + mark.position.0.len()).sum(),
+            Write::Marks { moves, drops, .. } => {
+                moves.iter().map(|(_, mark)| SMALL + mark.position.0.len()).sum::<usize>() + drops.len() * SMALL
+            }
             Write::Provision(provision) => provision.good.len() * 8 * SMALL,
             Write::Replace { .. } => 8 * SMALL,
             Write::Keep { entries, .. } => entries.iter().map(|(_, value)| SMALL + value.len()).sum(),
@@ -108,7 +113,9 @@ pub(crate) enum Read {
     Pipelines,
     Marks(Epoch),
     Receipts(Epoch),
-    /// The current positions, regardless of which run has the latest claim.
+    /// The slots of a pipeline that were ever claimed, in order.
+    Slots(Str),
+    /// The current positions in all units of a pipeline, regardless of which runs have the latest claims.
     Positions(Str),
     DetachedMarks(Str),
     Recall {
@@ -131,6 +138,7 @@ pub(crate) enum ReadResult {
     Pipelines(Vec<StoredPipeline>),
     Marks(BTreeMap<LaneId, Mark>),
     Receipts(Vec<Receipt>),
+    Slots(Vec<u32>),
     Recalled(Vec<Option<Bytes>>),
     Schemas(schemas::SchemaAnswer),
     Letters(letters::LetterAnswer),
@@ -140,7 +148,7 @@ pub(crate) fn fence(epoch: &Epoch, theirs: u64) -> Result<(), StoreError> {
     if epoch.number == theirs {
         return Ok(());
     }
-    Err(StoreError::Fenced { pipeline: epoch.pipeline.clone(), ours: epoch.number, theirs })
+    Err(StoreError::Fenced { unit: epoch.unit.clone(), ours: epoch.number, theirs })
 }
 
 /// Returns the error for an answer that does not match the question. Any default in its place could be wrong: without

@@ -3,6 +3,7 @@
 mod backup;
 mod letters;
 mod open;
+mod positions;
 mod schemas;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
-use anabranch_plugin::state::{ActiveSettings, Epoch, Receipt, ResultCache, ResultKey, StateStore, StoreError};
+use anabranch_plugin::state::{
+    ActiveSettings, Commit, Epoch, Receipt, ResultCache, ResultKey, StateStore, StoreError, Unit,
+};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
@@ -105,25 +108,6 @@ impl Store {
         self.write(write).await.map(drop)
     }
 
-    /// Begins a generation of each lane for which a transactional destination has confirmed a mark. Otherwise the mark
-    /// of the destination would outlive the mark of the store, and a source with the same id would resume from it.
-    async fn start_anew(&self, pipeline: &Str, concerned: impl Fn(&LaneId) -> bool) -> Result<(), StoreError> {
-        let epoch = self.claim(pipeline).await?;
-        let confirmed = self.receipts(&epoch).await?;
-        if !confirmed.iter().any(|receipt| concerned(&receipt.lane)) {
-            return Ok(());
-        }
-        let (stored, set_aside) = (self.positions(pipeline).await?, self.detached_marks(pipeline).await?);
-        let mut anew: BTreeMap<LaneId, Mark> = BTreeMap::new();
-        for Receipt { lane, mark, .. } in confirmed.iter().filter(|receipt| concerned(&receipt.lane)) {
-            let marks = [Some(mark), stored.get(lane), set_aside.get(lane)];
-            let latest = marks.into_iter().flatten().map(|mark| mark.generation).max().unwrap_or_default();
-            let begun = anew.entry(lane.clone()).or_insert_with(|| Mark::beginning(0));
-            begun.generation = begun.generation.max(latest + 1);
-        }
-        self.commit(&epoch, &anew.into_iter().collect::<Vec<_>>()).await
-    }
-
     /// Returns one stored pipeline.
     ///
     /// # Errors
@@ -172,30 +156,6 @@ impl Store {
         }
         // The cost of this read does not depend on the number of pipelines.
         self.positions(&Str::default()).await.map(drop)
-    }
-
-    /// Returns the marks of the lanes of a pipeline, for display: nothing is claimed, so a run of the pipeline may move
-    /// them at any time.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub async fn positions(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
-        self.marks(Read::Positions(pipeline.clone())).await
-    }
-
-    /// Returns the marks of detached connectors.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub async fn detached_marks(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
-        self.marks(Read::DetachedMarks(pipeline.clone())).await
-    }
-
-    async fn marks(&self, read: Read) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
-        match self.read(read).await? {
-            ReadResult::Marks(marks) => Ok(marks),
-            other => Err(contradiction(&other)),
-        }
     }
 
     /// Returns durations, errors and health of the store. It calls [`Store::check`].
@@ -273,8 +233,8 @@ impl Store {
 
 #[async_trait]
 impl StateStore for Store {
-    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
-        match self.write(Write::Claim(pipeline.clone())).await? {
+    async fn claim(&self, unit: &Unit) -> Result<Epoch, StoreError> {
+        match self.write(Write::Claim(unit.clone())).await? {
             WriteResult::Epoch(epoch) => Ok(epoch),
             other => Err(contradiction(&other)),
         }
@@ -291,14 +251,9 @@ impl StateStore for Store {
         }
     }
 
-    async fn commit_with_receipts(
-        &self,
-        epoch: &Epoch,
-        moves: &[(LaneId, Mark)],
-        receipts: &[Receipt],
-    ) -> Result<(), StoreError> {
-        let (moves, receipts) = (moves.to_vec(), receipts.to_vec());
-        self.write(Write::Marks { epoch: epoch.clone(), moves, receipts }).await.map(drop)
+    async fn commit(&self, epoch: &Epoch, commit: Commit<'_>) -> Result<(), StoreError> {
+        let (moves, receipts, drops) = (commit.moves.to_vec(), commit.receipts.to_vec(), commit.drops.to_vec());
+        self.write(Write::Marks { epoch: epoch.clone(), moves, receipts, drops }).await.map(drop)
     }
 }
 
@@ -306,12 +261,12 @@ impl StateStore for Store {
 impl LetterStore for Store {
     async fn keep_letters(
         &self,
-        pipeline: &Str,
+        epoch: &Epoch,
         letters: Vec<Letter>,
         bounds: &LetterBounds,
     ) -> Result<KeptLetters, StoreError> {
         let letters = letters.iter().map(form::stored).collect::<Result<_, _>>()?;
-        self.put_letters(pipeline, letters, bounds).await
+        self.keep_stored(&epoch.unit.pipeline, Some(epoch), letters, bounds).await
     }
 }
 

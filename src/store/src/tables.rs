@@ -1,8 +1,8 @@
 //! Tables of the store and the encoding of their values.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use anabranch_plugin::state::{Receipt, StoreError};
+use anabranch_plugin::state::{Epoch, Receipt, StoreError, Unit};
 use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
@@ -11,7 +11,7 @@ use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, Wri
 
 use crate::compare::{ConfigurationChange, Differences};
 use crate::entity::{Status, StoredPipeline};
-use crate::request::unavailable;
+use crate::request::{fence, unavailable};
 
 /// Why a write failed: `Alone` if only this write failed before it changed anything, `Storage` if the whole store
 /// failed.
@@ -26,27 +26,28 @@ impl<E: Into<redb::Error>> From<E> for WriteFailure {
     }
 }
 
-/// Version of the stored format. It rises with each change of the format.
-pub(super) const SCHEMA: u64 = 1;
+/// Version of the stored format. It rises with each change of the format. Since version 2, claims, marks and receipts
+/// belong to units.
+pub(super) const SCHEMA: u64 = 2;
 
 /// `schema` -> [`SCHEMA`].
 pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 /// Temporary bytes, written to see whether there is space for them.
 pub(super) const TRIAL: TableDefinition<'_, (), &[u8]> = TableDefinition::new("trial");
-/// Pipeline -> number of its latest claim.
-pub(super) const EPOCHS: TableDefinition<'_, &str, u64> = TableDefinition::new("epochs");
+/// (Pipeline, slot) -> number of the latest claim of the unit.
+pub(super) const EPOCHS: TableDefinition<'_, (&str, u32), u64> = TableDefinition::new("unit_epochs");
 /// Pipeline -> [`StoredPipeline`] as JSON.
 pub(super) const PIPELINES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("pipelines");
 
-type Marks = TableDefinition<'static, (&'static str, &'static str, &'static str), &'static [u8]>;
-/// (Pipeline, connector, partition) -> mark.
-pub(super) const MARKS: Marks = TableDefinition::new("marks");
-/// (Pipeline, connector, partition) -> mark, of connectors that are missing in the files.
-pub(super) const DETACHED_MARKS: Marks = TableDefinition::new("detached_marks");
+pub(super) type Marks = TableDefinition<'static, (&'static str, u32, &'static str, &'static str), &'static [u8]>;
+/// (Pipeline, slot, connector, partition) -> mark.
+pub(super) const MARKS: Marks = TableDefinition::new("unit_marks");
+/// (Pipeline, slot, connector, partition) -> mark, of connectors that are missing in the files.
+pub(super) const DETACHED_MARKS: Marks = TableDefinition::new("unit_detached_marks");
 
-type Receipts = TableDefinition<'static, (&'static str, &'static str, &'static str, &'static str), &'static [u8]>;
-/// (Pipeline, destination, connector, partition) -> the mark that the destination confirmed.
-pub(super) const RECEIPTS: Receipts = TableDefinition::new("receipts");
+type Receipts = TableDefinition<'static, (&'static str, u32, &'static str, &'static str, &'static str), &'static [u8]>;
+/// (Pipeline, slot, destination, connector, partition) -> the mark that the destination confirmed.
+pub(super) const RECEIPTS: Receipts = TableDefinition::new("unit_receipts");
 
 /// (Pipeline, connector) -> the last active settings of a plugin, in the format of the plugin host.
 pub(super) const ACTIVE: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("active");
@@ -70,39 +71,54 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Mark> {
     })
 }
 
+/// Returns the marks of one unit of a pipeline, or of all if `slot` is `None`.
 pub(super) fn marks(
     transaction: &ReadTransaction,
     table: Marks,
     pipeline: &str,
+    slot: Option<u32>,
 ) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
     let mut marks = BTreeMap::new();
     let table = match transaction.open_table(table) {
         Err(TableError::TableDoesNotExist(_)) => return Ok(marks),
         other => other.map_err(unavailable)?,
     };
-    for entry in table.range((pipeline, "", "")..).map_err(unavailable)? {
+    for entry in table.range((pipeline, slot.unwrap_or(0), "", "")..).map_err(unavailable)? {
         let (key, value) = entry.map_err(unavailable)?;
-        let (owner, connector, partition) = key.value();
-        if owner != pipeline {
+        let (owner, its, connector, partition) = key.value();
+        if owner != pipeline || slot.is_some_and(|slot| its != slot) {
             break;
         }
-        let mark = decode(value.value())
-            .ok_or_else(|| StoreError::Damaged(format!("the position of {owner}:{connector} is truncated")))?;
-        marks.insert(LaneId { connector: connector.into(), partition: Partition(partition.into()) }, mark);
+        let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
+        latest(&mut marks, lane, mark_of(owner, connector, value.value())?);
     }
     Ok(marks)
 }
 
-pub(super) fn receipts(transaction: &ReadTransaction, pipeline: &str) -> Result<Vec<Receipt>, StoreError> {
+/// Adds a mark. If a lane has marks in several units, because it changed its unit, the last one counts.
+pub(super) fn latest(marks: &mut BTreeMap<LaneId, Mark>, lane: LaneId, mark: Mark) {
+    let number = |mark: &Mark| (mark.generation, mark.seq);
+    if marks.get(&lane).is_none_or(|known| number(known) < number(&mark)) {
+        marks.insert(lane, mark);
+    }
+}
+
+/// Decodes the mark of a connector.
+pub(super) fn mark_of(pipeline: &str, connector: &str, bytes: &[u8]) -> Result<Mark, StoreError> {
+    let cut_off = || StoreError::Damaged(format!("the position of {pipeline}:{connector} is truncated"));
+    decode(bytes).ok_or_else(cut_off)
+}
+
+pub(super) fn receipts(transaction: &ReadTransaction, unit: &Unit) -> Result<Vec<Receipt>, StoreError> {
     let table = match transaction.open_table(RECEIPTS) {
         Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
         other => other.map_err(unavailable)?,
     };
     let mut receipts = Vec::new();
-    for entry in table.range((pipeline, "", "", "")..).map_err(unavailable)? {
+    for entry in table.range((unit.pipeline.as_str(), unit.slot, "", "", "")..).map_err(unavailable)? {
         let (key, value) = entry.map_err(unavailable)?;
-        let (owner, destination, connector, partition) = key.value();
-        if owner != pipeline {
+        let (owner, slot, destination, connector, partition) = key.value();
+        if (owner, slot) != (unit.pipeline.as_str(), unit.slot) {
             break;
         }
         let mark = decode(value.value())
@@ -113,12 +129,88 @@ pub(super) fn receipts(transaction: &ReadTransaction, pipeline: &str) -> Result<
     Ok(receipts)
 }
 
-pub(super) fn epoch(transaction: &ReadTransaction, pipeline: &str) -> Result<u64, StoreError> {
+pub(super) fn epoch(transaction: &ReadTransaction, unit: &Unit) -> Result<u64, StoreError> {
     match transaction.open_table(EPOCHS) {
         Err(TableError::TableDoesNotExist(_)) => Ok(0),
         Err(error) => Err(unavailable(error)),
-        Ok(table) => Ok(table.get(pipeline).map_err(unavailable)?.map_or(0, |e| e.value())),
+        Ok(table) => {
+            let found = table.get((unit.pipeline.as_str(), unit.slot)).map_err(unavailable)?;
+            Ok(found.map_or(0, |e| e.value()))
+        }
     }
+}
+
+/// Returns the slots of a pipeline that were ever claimed.
+pub(super) fn slots(transaction: &ReadTransaction, pipeline: &str) -> Result<Vec<u32>, StoreError> {
+    let table = match transaction.open_table(EPOCHS) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        other => other.map_err(unavailable)?,
+    };
+    let units = table.range((pipeline, 0)..=(pipeline, u32::MAX)).map_err(unavailable)?;
+    units.map(|entry| entry.map(|(key, _)| key.value().1).map_err(unavailable)).collect()
+}
+
+/// Claims a unit.
+pub(super) fn claim(transaction: &WriteTransaction, unit: Unit) -> Result<Epoch, WriteFailure> {
+    let mut epochs = transaction.open_table(EPOCHS)?;
+    let key = (unit.pipeline.as_str(), unit.slot);
+    let number = epochs.get(key)?.map_or(0, |e| e.value()) + 1;
+    epochs.insert(key, number)?;
+    Ok(Epoch { number, unit })
+}
+
+/// Fails unless the epoch is that of the latest claim.
+pub(super) fn check(transaction: &WriteTransaction, epoch: &Epoch) -> Result<(), WriteFailure> {
+    let epochs = transaction.open_table(EPOCHS)?;
+    let theirs = epochs.get((epoch.unit.pipeline.as_str(), epoch.unit.slot))?.map_or(0, |e| e.value());
+    fence(epoch, theirs).map_err(WriteFailure::Alone)
+}
+
+/// Stores the marks and receipts of a unit, then removes lanes. O(receipts of the unit) if lanes are removed.
+pub(super) fn commit(
+    transaction: &WriteTransaction,
+    unit: &Unit,
+    moves: &[(LaneId, Mark)],
+    receipts: &[Receipt],
+    drops: &[LaneId],
+) -> Result<(), WriteFailure> {
+    let (pipeline, slot) = (unit.pipeline.as_str(), unit.slot);
+    let mut marks = transaction.open_table(MARKS)?;
+    for (lane, mark) in moves {
+        let key = (pipeline, slot, lane.connector.as_str(), lane.partition.0.as_str());
+        marks.insert(key, encode(mark).as_slice())?;
+    }
+    if !receipts.is_empty() {
+        let mut table = transaction.open_table(RECEIPTS)?;
+        for Receipt { destination, lane, mark } in receipts {
+            let key = (pipeline, slot, destination.as_str(), lane.connector.as_str(), lane.partition.0.as_str());
+            table.insert(key, encode(mark).as_slice())?;
+        }
+    }
+    if drops.is_empty() {
+        return Ok(());
+    }
+    for lane in drops {
+        marks.remove((pipeline, slot, lane.connector.as_str(), lane.partition.0.as_str()))?;
+    }
+    let drops: HashSet<(&str, &str)> =
+        drops.iter().map(|lane| (lane.connector.as_str(), lane.partition.0.as_str())).collect();
+    let mut receipts = transaction.open_table(RECEIPTS)?;
+    let mut gone = Vec::new();
+    for entry in receipts.range((pipeline, slot, "", "", "")..)? {
+        let (key, _) = entry?;
+        let (owner, its, destination, connector, partition) = key.value();
+        if (owner, its) != (pipeline, slot) {
+            break;
+        }
+        if drops.contains(&(connector, partition)) {
+            gone.push((destination.to_owned(), connector.to_owned(), partition.to_owned()));
+        }
+    }
+    for (destination, connector, partition) in &gone {
+        receipts.remove((pipeline, slot, destination.as_str(), connector.as_str(), partition.as_str()))?;
+    }
+    Ok(())
 }
 
 pub(super) fn active(
@@ -223,14 +315,14 @@ pub(super) fn forget(transaction: &WriteTransaction, pipeline: &str, connector: 
     change_pipeline(transaction, pipeline, |stored| stored.forget(connector))?;
     transaction.open_table(ACTIVE)?.remove((pipeline, connector))?;
     let mut marks = transaction.open_table(DETACHED_MARKS)?;
-    marks.retain(|(owner, owning, _), _| (owner, owning) != (pipeline, connector))?;
-    transaction.open_table(RECEIPTS)?.retain(|(owner, destination, source, _), _| {
+    marks.retain(|(owner, _, owning, _), _| (owner, owning) != (pipeline, connector))?;
+    transaction.open_table(RECEIPTS)?.retain(|(owner, _, destination, source, _), _| {
         owner != pipeline || (destination != connector && source != connector)
     })?;
     Ok(())
 }
 
-/// Moves the marks of a connector from one table to the other.
+/// Moves the marks of a connector from one table to the other. O(marks of the pipeline).
 pub(super) fn move_marks(
     transaction: &WriteTransaction,
     pipeline: &str,
@@ -240,18 +332,20 @@ pub(super) fn move_marks(
 ) -> Result<(), WriteFailure> {
     let mut from = transaction.open_table(from)?;
     let mut to = transaction.open_table(to)?;
-    let mut partitions = Vec::new();
-    for entry in from.range((pipeline, connector, "")..)? {
+    let mut moved = Vec::new();
+    for entry in from.range((pipeline, 0, "", "")..)? {
         let (key, value) = entry?;
-        let (owner, owning, partition) = key.value();
-        if (owner, owning) != (pipeline, connector) {
+        let (owner, slot, owning, partition) = key.value();
+        if owner != pipeline {
             break;
         }
-        partitions.push((partition.to_owned(), value.value().to_vec()));
+        if owning == connector {
+            moved.push((slot, partition.to_owned(), value.value().to_vec()));
+        }
     }
-    for (partition, value) in partitions {
-        from.remove((pipeline, connector, partition.as_str()))?;
-        to.insert((pipeline, connector, partition.as_str()), value.as_slice())?;
+    for (slot, partition, value) in moved {
+        from.remove((pipeline, slot, connector, partition.as_str()))?;
+        to.insert((pipeline, slot, connector, partition.as_str()), value.as_slice())?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Codes of errors and findings of this crate.
 
-pub(crate) use anabranch_graph::codes::{CONFIG_PARSE_ERROR, CONFIG_VARIABLE_UNSET, NEEDS_ARCH_V2, NO_THREAD};
+pub(crate) use anabranch_config::codes::{CONFIG_PARSE_ERROR, CONFIG_VARIABLE_UNSET};
+pub(crate) use anabranch_graph::codes::{NEEDS_ARCH_V2, NO_THREAD};
 pub(crate) use anabranch_ops::codes::ERROR_TRIGGERED;
 pub(crate) use anabranch_plugin::codes::SCRIPT_FAILED;
 pub(crate) use anabranch_template::codes::CONDITION_NOT_BOOLEAN;

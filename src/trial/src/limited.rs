@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anabranch_plugin::host::Host;
-use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Room, Source};
+use anabranch_plugin::source::{Acker, Backlog, OpenedSource, Read, Reader, Room, Source, Start};
 use anabranch_record::Position;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
@@ -27,14 +27,12 @@ impl Source for LimitedSource {
         self.source.catches_up()
     }
 
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        host: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
-        let (reader, acker) = self.source.open(resume, host).await?;
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
+        let mut opened = self.source.open(resume, host).await?;
         let (connector, trace) = (self.connector.clone(), self.trace.clone());
-        Ok((Box::new(LimitedReader { reader, connector, left: self.records, trace }), Box::new(DiscardingAcker(acker))))
+        opened.reader = Box::new(LimitedReader { reader: opened.reader, connector, left: self.records, trace });
+        opened.acker = Box::new(DiscardingAcker(opened.acker));
+        Ok(opened)
     }
 }
 
@@ -62,6 +60,14 @@ impl Reader for LimitedReader {
             self.trace.read(&self.connector, record);
         }
         Ok(Read::Rows { partition, records })
+    }
+
+    async fn change(&mut self) -> Result<Read, Fault> {
+        self.reader.change().await
+    }
+
+    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<Start, Fault> {
+        self.reader.go_on(partition, mark).await
     }
 
     async fn backlog(&mut self) -> Option<Backlog> {

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anabranch_plugin::host::Host;
-use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_plugin::source::{Acker, OpenedSource, Read, Reader, Room, Source};
 use anabranch_process::files::system;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
@@ -52,7 +52,7 @@ impl Source for StreamLines {
         true
     }
 
-    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
         let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(stream) = stream else {
             return Err(Fault::fatal(codes::STREAM_USED, "the input can be read only once"));
@@ -65,7 +65,7 @@ impl Source for StreamLines {
             .spawn(move || pump(stream, &stamp, &sender))
             .map_err(|error| Fault::fatal(codes::NO_THREAD, system(&error)))?;
         let reader = LineReader { blocks, waiting: VecDeque::new(), letters: self.letters.clone() };
-        Ok((Box::new(reader), Box::new(Unacknowledged)))
+        Ok(OpenedSource::new(Box::new(reader), Box::new(Unacknowledged)))
     }
 }
 

@@ -1,16 +1,15 @@
 //! Destinations that write JSON, one value per line: of records, and of dead letters.
 
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
 use anabranch_process::files::system;
 use anabranch_record::fault::Fault;
 use anabranch_record::json::write_record;
-use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 
@@ -18,7 +17,7 @@ use crate::codes;
 use crate::stamp::Stamp;
 
 /// A stream that lines are written to.
-pub type Sink = Box<dyn Write + Send>;
+pub type Sink = Box<dyn io::Write + Send>;
 
 /// Maximum rows and bytes of one write: large enough for few system calls, small enough for output to follow input
 /// closely.
@@ -69,7 +68,7 @@ struct RecordsWriter {
 
 #[async_trait]
 impl Writer for RecordsWriter {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         self.buffer.clear();
         let mut verdicts = Vec::with_capacity(rows.len());
         for row in rows {
@@ -156,7 +155,7 @@ struct LettersWriter(Arc<DeadLetterOutput>);
 
 #[async_trait]
 impl Writer for LettersWriter {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         self.0.write(rows)?;
         Ok(Verdicts::All(Delivered::Durable))
     }

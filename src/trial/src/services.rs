@@ -12,9 +12,8 @@ use anabranch_plugin::host::{LogLevel, LogLine, LogSink, Network};
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_plugin::source::{Source, SourceKind};
 use anabranch_plugin::specification::Specification;
-use anabranch_plugin::state::{DiscardingState, Epoch, Receipt, StateStore, StoreError};
+use anabranch_plugin::state::{Commit, DiscardingState, Epoch, Receipt, StateStore, StoreError, Unit};
 use anabranch_record::mark::{LaneId, Mark};
-use anabranch_record::text::Str;
 use async_trait::async_trait;
 
 use anabranch_process::terminal::{Stream, data};
@@ -70,8 +69,8 @@ pub(crate) struct DiscardingStore;
 
 #[async_trait]
 impl StateStore for DiscardingStore {
-    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
-        Ok(Epoch { pipeline: pipeline.clone(), number: 1 })
+    async fn claim(&self, unit: &Unit) -> Result<Epoch, StoreError> {
+        Ok(Epoch { unit: unit.clone(), number: 1 })
     }
 
     async fn load(&self, _: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
@@ -82,7 +81,7 @@ impl StateStore for DiscardingStore {
         Ok(Vec::new())
     }
 
-    async fn commit_with_receipts(&self, _: &Epoch, _: &[(LaneId, Mark)], _: &[Receipt]) -> Result<(), StoreError> {
+    async fn commit(&self, _: &Epoch, _: Commit<'_>) -> Result<(), StoreError> {
         Ok(())
     }
 }

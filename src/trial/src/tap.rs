@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepSpec};
-use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
     AsyncOperator, BuiltAsync, BuiltInline, BuiltIsolate, ConfiguredOperator, Decision, Layer, Operator,
@@ -12,7 +12,6 @@ use anabranch_plugin::operator::{
 };
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
-use anabranch_record::mark::{LaneId, Mark};
 use async_trait::async_trait;
 
 use crate::limited::LimitedSource;
@@ -189,7 +188,7 @@ impl Destination for TracedDestination {
 
 #[async_trait]
 impl Writer for TracedDestination {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         let mut verdicts = Vec::with_capacity(rows.len());
         for row in rows {
             let Some(step) = self.step else {

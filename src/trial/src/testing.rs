@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anabranch_graph::config::{PipelineConfig, Variables, load};
+use anabranch_config::{PipelineConfig, Variables, load};
 use anabranch_graph::plan::stage::{StageKind, StagePlan};
 use anabranch_graph::plan::{CompileOptions, Compiled, ProbableMistake, compile};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Span, Spanned};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anabranch_graph::plan::Observer;
 use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition, StepSpec};
-use anabranch_plugin::destination::{Destination, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{Destination, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
     AsyncOperator, BuiltAsync, BuiltInline, BuiltIsolate, ConfiguredOperator, Decision, Layer, Operator,
@@ -173,9 +173,13 @@ impl Writer for WatchedDestination<Box<dyn Writer>> {
         self.destination.marks().await
     }
 
-    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
-        rows.iter().for_each(|record| self.observed.look(record));
-        self.destination.write(rows, marks).await
+    async fn write(&mut self, write: Write<'_>) -> Result<Verdicts, Fault> {
+        write.rows.iter().for_each(|record| self.observed.look(record));
+        self.destination.write(write).await
+    }
+
+    async fn forget(&mut self, lanes: &[LaneId]) -> Result<bool, Fault> {
+        self.destination.forget(lanes).await
     }
 
     async fn flush(&mut self) -> Result<(), Fault> {

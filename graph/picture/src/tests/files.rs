@@ -1,6 +1,6 @@
 //! From a file to a plan.
 
-use anabranch_graph::config::{Variables, load};
+use anabranch_config::{Variables, load};
 use anabranch_graph::plan::{CompileOptions, compile};
 use anabranch_graph::testing::scripted::registry;
 use anabranch_plugin::diagnostic::{Files, RenderStyle};

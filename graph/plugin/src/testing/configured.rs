@@ -21,6 +21,7 @@ use crate::state::DiscardingState;
 pub fn host() -> Host {
     Host {
         pipeline: "p".into(),
+        slot: 0,
         node: "p:n".into(),
         log: Arc::new(DiscardingLog),
         result_cache: Arc::new(DiscardingState),

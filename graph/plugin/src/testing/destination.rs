@@ -11,7 +11,7 @@ use anabranch_record::text::Str;
 use async_trait::async_trait;
 
 use super::{Event, Journal, locked, row_at};
-use crate::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use crate::destination::{Delivered, Destination, Retry, Verdicts, Write, WritePolicy, Writer};
 use crate::host::Host;
 
 /// The reaction of a destination to one write.
@@ -48,6 +48,8 @@ pub struct Downstream {
     calls: Mutex<Vec<usize>>,
     flush_faults: Mutex<Vec<Fault>>,
     marks: Mutex<BTreeMap<LaneId, Mark>>,
+    /// Number of the latest run that has read the marks.
+    epoch: Mutex<u64>,
     transactions: Mutex<Vec<Vec<Record>>>,
 }
 
@@ -64,6 +66,7 @@ impl Downstream {
             calls: Mutex::default(),
             flush_faults: Mutex::default(),
             marks: Mutex::default(),
+            epoch: Mutex::default(),
             transactions: Mutex::default(),
         }
     }
@@ -184,7 +187,12 @@ pub struct DownstreamDestination(pub Arc<Downstream>);
 #[async_trait]
 impl Destination for DownstreamDestination {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
-        Ok(Box::new(DownstreamWriter { shelf: self.0.clone(), accepted: Vec::new(), known: BTreeMap::new() }))
+        let epoch = {
+            let mut epoch = locked(&self.0.epoch);
+            *epoch += 1;
+            *epoch
+        };
+        Ok(Box::new(DownstreamWriter { shelf: self.0.clone(), accepted: Vec::new(), known: BTreeMap::new(), epoch }))
     }
 
     fn policy(&self) -> WritePolicy {
@@ -196,6 +204,16 @@ struct DownstreamWriter {
     shelf: Arc<Downstream>,
     accepted: Vec<Record>,
     known: BTreeMap<LaneId, Mark>,
+    epoch: u64,
+}
+
+impl DownstreamWriter {
+    /// Returns `true` if a later run has opened the destination, or its marks are not those that this writer stored.
+    fn is_fenced(&self, marks: &[(LaneId, Mark)]) -> bool {
+        let shelf = &self.shelf;
+        let moved = |(lane, _): &(LaneId, Mark)| locked(&shelf.marks).get(lane) != self.known.get(lane);
+        shelf.policy.retry == Retry::Transactional && *locked(&shelf.epoch) != self.epoch || marks.iter().any(moved)
+    }
 }
 
 #[async_trait]
@@ -205,7 +223,18 @@ impl Writer for DownstreamWriter {
         Ok(self.known.clone().into_iter().collect())
     }
 
-    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn forget(&mut self, lanes: &[LaneId]) -> Result<bool, Fault> {
+        if self.is_fenced(&[]) {
+            return Err(Fault::transient(crate::codes::MARKS_MOVED, "another run writes here"));
+        }
+        for lane in lanes {
+            locked(&self.shelf.marks).remove(lane);
+            self.known.remove(lane);
+        }
+        Ok(self.shelf.policy.retry == Retry::Transactional)
+    }
+
+    async fn write(&mut self, Write { rows, marks, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         let shelf = self.shelf.clone();
         let call = {
             let mut calls = locked(&shelf.calls);
@@ -215,7 +244,7 @@ impl Writer for DownstreamWriter {
         if !shelf.delay.is_zero() {
             tokio::time::sleep(shelf.delay).await;
         }
-        if marks.iter().any(|(lane, _)| locked(&shelf.marks).get(lane) != self.known.get(lane)) {
+        if self.is_fenced(marks) {
             return Err(Fault::transient(crate::codes::MARKS_MOVED, "another run writes here"));
         }
         match (shelf.script)(rows, call) {

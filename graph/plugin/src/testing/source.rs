@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::{Event, Journal, locked, position, record, row_at};
 use crate::host::Host;
-use crate::source::{Acker, Backlog, Read, Reader, Room, Source};
+use crate::source::{Acker, Backlog, OpenedSource, Read, Reader, Replay, Room, Source, Start};
 
 /// The behaviour of a source after its last row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,8 @@ pub struct Upstream {
     forgot: AtomicBool,
     counts: bool,
     asked: AtomicU64,
+    /// The row at which the next open starts, instead of after the mark.
+    elsewhere: Mutex<Option<u64>>,
 }
 
 impl Upstream {
@@ -79,6 +81,7 @@ impl Upstream {
             forgot: AtomicBool::new(false),
             counts: false,
             asked: AtomicU64::new(0),
+            elsewhere: Mutex::default(),
         }
     }
 
@@ -129,6 +132,11 @@ impl Upstream {
         self
     }
 
+    /// Makes the next open start every partition at a row, as if its offsets were reset.
+    pub fn start_elsewhere(&self, row: u64) {
+        *locked(&self.elsewhere) = Some(row);
+    }
+
     /// Fails the next attempt to open the source with this fault.
     pub fn fail_open(&self, fault: Fault) {
         locked(&self.open_faults).push(fault);
@@ -176,8 +184,8 @@ impl Source for UpstreamSource {
         self.0.at_end != AtEnd::Wait
     }
 
-    fn replays_exactly(&self) -> bool {
-        self.0.exact
+    fn replay(&self) -> Replay {
+        if self.0.exact { Replay::Exactly } else { Replay::NotExactly }
     }
 
     fn rereads(&self) -> bool {
@@ -188,11 +196,7 @@ impl Source for UpstreamSource {
         Ok(!self.0.forgot.load(Ordering::Relaxed))
     }
 
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        _: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
         if let Some(fault) = locked(&self.0.open_faults).pop() {
             return Err(fault);
         }
@@ -202,9 +206,19 @@ impl Source for UpstreamSource {
                 *rows = rows.split_off(&(row_at(&mark.position) + 1));
             }
         }
-        let next = resume.iter().map(|(partition, mark)| (partition.clone(), row_at(&mark.position) + 1)).collect();
+        let next = resume.iter().map(|(partition, mark)| (partition.clone(), row_at(&mark.position) + 1));
+        let mut next: BTreeMap<Partition, u64> = next.collect();
+        let mut starts = BTreeMap::new();
+        if let Some(row) = locked(&self.0.elsewhere).take() {
+            for partition in locked(&self.0.rows).keys() {
+                next.insert(partition.clone(), row);
+                starts.insert(partition.clone(), Start::elsewhere());
+            }
+        }
         let reader = UpstreamReader { upstream: self.0.clone(), next, turn: 0, caught_up: false };
-        Ok((Box::new(reader), Box::new(UpstreamAcker { upstream: self.0.clone() })))
+        let mut opened = OpenedSource::new(Box::new(reader), Box::new(UpstreamAcker { upstream: self.0.clone() }));
+        opened.starts = starts;
+        Ok(opened)
     }
 }
 

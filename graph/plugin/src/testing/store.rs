@@ -1,6 +1,6 @@
 //! An in-memory store that can be fenced, fail and hang.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use anabranch_record::mark::{LaneId, Mark};
@@ -8,13 +8,13 @@ use anabranch_record::text::Str;
 use async_trait::async_trait;
 
 use super::{Event, Journal, locked};
-use crate::state::{Epoch, Receipt, StateStore, StoreError};
+use crate::state::{Commit, Epoch, Receipt, StateStore, StoreError, Unit};
 
 #[derive(Default)]
 struct State {
-    epochs: BTreeMap<Str, u64>,
-    marks: BTreeMap<(Str, LaneId), Mark>,
-    receipts: BTreeMap<(Str, Str, LaneId), Mark>,
+    epochs: BTreeMap<Unit, u64>,
+    marks: BTreeMap<(Unit, LaneId), Mark>,
+    receipts: BTreeMap<(Unit, Str, LaneId), Mark>,
     commits: usize,
     failing: Option<usize>,
     hanging: bool,
@@ -35,22 +35,22 @@ impl MemoryStore {
 
     /// Simulates that another run takes over the pipeline.
     pub fn fence(&self, pipeline: &str) {
-        *locked(&self.state).epochs.entry(pipeline.into()).or_default() += 1;
+        *locked(&self.state).epochs.entry(Unit::whole(pipeline)).or_default() += 1;
     }
 
     /// Simulates a mark of an earlier run.
     pub fn set_mark(&self, pipeline: &str, lane: LaneId, mark: Mark) {
-        locked(&self.state).marks.insert((pipeline.into(), lane), mark);
+        locked(&self.state).marks.insert((Unit::whole(pipeline), lane), mark);
     }
 
     /// Simulates a receipt of an earlier run.
     pub fn set_receipt(&self, pipeline: &str, destination: &str, lane: LaneId, mark: Mark) {
-        locked(&self.state).receipts.insert((pipeline.into(), destination.into(), lane), mark);
+        locked(&self.state).receipts.insert((Unit::whole(pipeline), destination.into(), lane), mark);
     }
 
     /// Returns the position of a lane that a destination has confirmed.
     pub fn receipt(&self, pipeline: &str, destination: &str, lane: &LaneId) -> Option<Mark> {
-        locked(&self.state).receipts.get(&(pipeline.into(), destination.into(), lane.clone())).cloned()
+        locked(&self.state).receipts.get(&(Unit::whole(pipeline), destination.into(), lane.clone())).cloned()
     }
 
     /// Fails all commits after the given number of further commits.
@@ -74,31 +74,38 @@ impl MemoryStore {
         locked(&self.state).commits
     }
 
+    /// Returns all marks of a pipeline.
+    pub fn marks(&self, pipeline: &str) -> BTreeMap<LaneId, Mark> {
+        let state = locked(&self.state);
+        let ours = state.marks.iter().filter(|((unit, _), _)| unit.pipeline == pipeline);
+        ours.map(|((_, lane), mark)| (lane.clone(), mark.clone())).collect()
+    }
+
     /// Returns the mark of a lane.
     pub fn mark(&self, pipeline: &str, lane: &LaneId) -> Option<Mark> {
-        locked(&self.state).marks.get(&(pipeline.into(), lane.clone())).cloned()
+        locked(&self.state).marks.get(&(Unit::whole(pipeline), lane.clone())).cloned()
     }
 }
 
 #[async_trait]
 impl StateStore for MemoryStore {
-    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
+    async fn claim(&self, unit: &Unit) -> Result<Epoch, StoreError> {
         let mut state = locked(&self.state);
-        let number = state.epochs.entry(pipeline.clone()).or_default();
+        let number = state.epochs.entry(unit.clone()).or_default();
         *number += 1;
-        Ok(Epoch { pipeline: pipeline.clone(), number: *number })
+        Ok(Epoch { unit: unit.clone(), number: *number })
     }
 
     async fn load(&self, epoch: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
         let state = locked(&self.state);
-        let ours = state.marks.iter().filter(|((pipeline, _), _)| *pipeline == epoch.pipeline);
+        let ours = state.marks.iter().filter(|((unit, _), _)| *unit == epoch.unit);
         Ok(ours.map(|((_, lane), mark)| (lane.clone(), mark.clone())).collect())
     }
 
     async fn receipts(&self, epoch: &Epoch) -> Result<Vec<Receipt>, StoreError> {
         let state = locked(&self.state);
-        let ours = state.receipts.iter().filter(|((pipeline, ..), _)| *pipeline == epoch.pipeline);
-        let receipt = |((_, destination, lane), mark): (&(Str, Str, LaneId), &Mark)| Receipt {
+        let ours = state.receipts.iter().filter(|((unit, ..), _)| *unit == epoch.unit);
+        let receipt = |((_, destination, lane), mark): (&(Unit, Str, LaneId), &Mark)| Receipt {
             destination: destination.clone(),
             lane: lane.clone(),
             mark: mark.clone(),
@@ -106,12 +113,7 @@ impl StateStore for MemoryStore {
         Ok(ours.map(receipt).collect())
     }
 
-    async fn commit_with_receipts(
-        &self,
-        epoch: &Epoch,
-        moves: &[(LaneId, Mark)],
-        receipts: &[Receipt],
-    ) -> Result<(), StoreError> {
+    async fn commit(&self, epoch: &Epoch, commit: Commit<'_>) -> Result<(), StoreError> {
         // A commit takes time, so that a crash may happen before or after it.
         tokio::task::yield_now().await;
         if locked(&self.state).hanging {
@@ -119,21 +121,28 @@ impl StateStore for MemoryStore {
         }
         {
             let mut state = locked(&self.state);
-            let theirs = state.epochs.get(&epoch.pipeline).copied().unwrap_or_default();
+            let theirs = state.epochs.get(&epoch.unit).copied().unwrap_or_default();
             if theirs != epoch.number {
-                let pipeline = epoch.pipeline.clone();
-                return Err(StoreError::Fenced { pipeline, ours: epoch.number, theirs });
+                return Err(StoreError::Fenced { unit: epoch.unit.clone(), ours: epoch.number, theirs });
             }
             if state.failing.is_some_and(|at| state.commits >= at) {
                 return Err(StoreError::Unavailable("the disk is full".into()));
             }
             state.commits += 1;
-            for (lane, mark) in moves {
-                state.marks.insert((epoch.pipeline.clone(), lane.clone()), mark.clone());
+            for (lane, mark) in commit.moves {
+                state.marks.insert((epoch.unit.clone(), lane.clone()), mark.clone());
                 self.journal.note(Event::Committed(lane.clone(), mark.clone()));
             }
-            for Receipt { destination, lane, mark } in receipts {
-                state.receipts.insert((epoch.pipeline.clone(), destination.clone(), lane.clone()), mark.clone());
+            for Receipt { destination, lane, mark } in commit.receipts {
+                state.receipts.insert((epoch.unit.clone(), destination.clone(), lane.clone()), mark.clone());
+            }
+            for lane in commit.drops {
+                state.marks.remove(&(epoch.unit.clone(), lane.clone()));
+                self.journal.note(Event::Forgotten(lane.clone()));
+            }
+            if !commit.drops.is_empty() {
+                let dropped: BTreeSet<&LaneId> = commit.drops.iter().collect();
+                state.receipts.retain(|(unit, _, lane), _| *unit != epoch.unit || !dropped.contains(lane));
             }
         }
         tokio::task::yield_now().await;

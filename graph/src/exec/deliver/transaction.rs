@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anabranch_plugin::destination::{Delivered, Verdicts};
+use anabranch_plugin::destination::{Delivered, Verdicts, Write};
 use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark};
@@ -46,7 +46,7 @@ impl Delivery {
     ) -> Result<Transacted, Interrupt> {
         let mut attempts = Attempts::new(self.stage);
         loop {
-            match self.writer.write(rows, marks).await {
+            match self.writer.write(Write::new(rows).marks(marks)).await {
                 Ok(Verdicts::All(Delivered::Durable)) => return Ok(self.written(marks)),
                 Ok(Verdicts::Refused(refused)) => return Ok(Transacted::Refused(checked(refused, rows.len())?)),
                 Ok(Verdicts::All(Delivered::Accepted) | Verdicts::Each(_)) => {
@@ -70,6 +70,29 @@ impl Delivery {
                 }
             }
         }
+    }
+
+    /// Removes the marks of finished lanes, if the destination is asked to.
+    pub(in crate::exec) async fn forget_finished(&mut self) -> Result<(), Interrupt> {
+        let Some(stage) = self.stage.map(StageId) else { return Ok(()) };
+        let lanes = self.context.confirmed.asked_to_forget(stage);
+        if lanes.is_empty() {
+            return Ok(());
+        }
+        let mut attempts = Attempts::new(self.stage);
+        let removed = loop {
+            match self.writer.forget(&lanes).await {
+                Ok(removed) => break removed,
+                Err(fault) if fault.class() == FaultClass::Transient => attempts.wait(&self.context, fault).await?,
+                Err(fault) => return Err(fault.into()),
+            }
+        };
+        if removed {
+            lanes.iter().for_each(|lane| drop(self.known.remove(lane)));
+        }
+        self.context.confirmed.forgot(stage, &lanes, removed);
+        self.context.lanes.commit_soon();
+        Ok(())
     }
 
     fn written(&mut self, marks: &[(LaneId, Mark)]) -> Transacted {

@@ -120,6 +120,7 @@ impl Lanes {
             state.lanes[usize::from(lane.0)].pins -= 1;
             state.clear_replaced(*lane);
         }
+        self.raise_if_over(&mut state);
     }
 
     /// Returns the marks for which these rows are the last settled ones. The rows are still open.
@@ -161,6 +162,7 @@ impl Lanes {
             state.lanes[usize::from(lane.0)].writing -= 1;
             state.clear_replaced(*lane);
         }
+        self.raise_if_over(&mut state);
         drop(state);
         self.room.notify_waiters();
     }

@@ -1,12 +1,13 @@
 //! A slow destination slows the source down; nothing piles up.
 
+use anabranch_config::limits::MemoryLimits;
 use anabranch_plugin::operator::{Decision, Pieces};
 use anabranch_plugin::testing::{AtEnd, asynchronous, inline, isolated, kept};
 use anabranch_record::{Data, Record};
 
 use super::*;
 use crate::batch::STRIP_ROWS;
-use crate::plan::stage::{Limits, StageId, StageKind};
+use crate::plan::stage::{StageId, StageKind};
 
 #[tokio::test(start_paused = true)]
 async fn the_reader_is_never_further_ahead_than_the_window() {
@@ -188,7 +189,7 @@ async fn what_processors_add_is_held_too() {
         let upstream = Upstream::new(&bench.journal, 1000, AtEnd::End).per_read(1).delay(Duration::from_micros(100));
         let upstream = Arc::new(upstream);
         let accepting = Arc::new(Downstream::new("a", &bench.journal).accepting());
-        let limits = |limits: &mut Limits| (limits.held_bytes, limits.queue_strips) = (100_000, 1);
+        let limits = |limits: &mut MemoryLimits| (limits.held_bytes, limits.queue_strips) = (100_000, 1);
         let mut pipeline = bench.pipeline().limits(limits);
         let read = pipeline.read("in", &upstream);
         let grown = grow(&mut pipeline, read, growth);

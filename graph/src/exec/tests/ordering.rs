@@ -19,7 +19,7 @@ pub(super) fn check_order(events: &[Event], shelves: &[&str], expected: u64) {
             Event::Durable { shelf, row } => {
                 durable.insert((shelf.to_string(), *row));
             }
-            Event::Transacted { .. } => {}
+            Event::Transacted { .. } | Event::Forgotten(_) => {}
             Event::Committed(_, mark) => {
                 let upto = row_at(&mark.position);
                 assert_eq!(mark.seq, upto + 1);

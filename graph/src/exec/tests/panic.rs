@@ -6,7 +6,7 @@ use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
     BuiltInline, ConfiguredOperator, Decision, Operator, OperatorContext, Rows, Signature,
 };
-use anabranch_plugin::source::{Acker, Reader, Source};
+use anabranch_plugin::source::{Acker, OpenedSource, Source};
 use anabranch_plugin::testing::{inline, row_at};
 use anabranch_record::Position;
 use anabranch_record::fault::{Fault, FaultClass};
@@ -151,13 +151,11 @@ impl Source for Fragile {
         true
     }
 
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        host: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
         assert!(self.opens, "boom while opening");
-        Ok((self.inner.open(resume, host).await?.0, Box::new(FragileAcker)))
+        let mut opened = self.inner.open(resume, host).await?;
+        opened.acker = Box::new(FragileAcker);
+        Ok(opened)
     }
 }
 

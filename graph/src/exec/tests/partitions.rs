@@ -4,27 +4,41 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
 
 use anabranch_plugin::host::Host;
-use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_plugin::source::{Acker, OpenedSource, Read, Reader, Release, Replay, Room, Source, Start};
 use anabranch_plugin::testing::{Event, Reaction, position, record, row_at};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::{Position, Record};
 use async_trait::async_trait;
 
+use tokio::time::Instant;
+
 use super::*;
 use crate::plan::stage::{ReadSpec, StageKind};
 
 /// Gives one scripted read after the other, a second apart, then waits.
-struct Scripted {
-    reads: Mutex<VecDeque<Read>>,
-    acked: Arc<Mutex<Vec<(Partition, u64)>>>,
+/// A partition that resumed, after which mark, and when.
+pub(super) type Resumption = (Partition, Option<Mark>, Instant);
+
+#[derive(Clone, Default)]
+pub(super) struct Scripted {
+    pub(super) reads: Arc<Mutex<VecDeque<Read>>>,
+    /// Reads that are given as changes, at the times when there is no room.
+    pub(super) changes: Arc<Mutex<VecDeque<Read>>>,
+    pub(super) changed: Arc<tokio::sync::Notify>,
+    pub(super) acked: Acked,
+    pub(super) released: Arc<Mutex<Vec<(Partition, Release, Instant)>>>,
+    /// Where partitions start that are assigned.
+    pub(super) starts: BTreeMap<Partition, (Start, u64)>,
+    pub(super) went_on: Arc<Mutex<Vec<Resumption>>>,
 }
 
 struct End {
-    reads: VecDeque<Read>,
+    script: Scripted,
     /// The first row of a partition that came back.
     from: BTreeMap<Partition, u64>,
-    acked: Arc<Mutex<Vec<(Partition, u64)>>>,
+    /// Partitions that are assigned and did not resume.
+    awaited: BTreeSet<Partition>,
 }
 
 #[async_trait]
@@ -33,14 +47,13 @@ impl Source for Scripted {
         false
     }
 
-    fn replays_exactly(&self) -> bool {
-        true
+    fn replay(&self) -> Replay {
+        Replay::Exactly
     }
 
-    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
-        let reads = std::mem::take(&mut *self.reads.lock().unwrap());
-        let end = |reads| Box::new(End { reads, from: BTreeMap::new(), acked: self.acked.clone() });
-        Ok((end(reads), end(VecDeque::new())))
+    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
+        let end = || Box::new(End { script: self.clone(), from: BTreeMap::new(), awaited: BTreeSet::new() });
+        Ok(OpenedSource::new(end(), end()))
     }
 }
 
@@ -48,39 +61,86 @@ impl Source for Scripted {
 impl Reader for End {
     async fn read(&mut self, _: Room) -> Result<Read, Fault> {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        match self.reads.pop_front() {
+        let waits = match self.script.reads.lock().unwrap().front() {
+            Some(Read::Rows { partition, .. }) => self.awaited.contains(partition),
+            Some(Read::End) => !self.awaited.is_empty(),
+            other => other.is_none(),
+        };
+        if waits {
+            return std::future::pending().await;
+        }
+        let read = self.script.reads.lock().unwrap().pop_front();
+        match read {
             Some(Read::Rows { partition, mut records }) => {
                 let from = self.from.get(&partition).copied().unwrap_or(0);
                 records.retain(|record| row_at(record.position()) >= from);
                 Ok(Read::Rows { partition, records })
             }
-            Some(read) => Ok(read),
+            Some(read) => {
+                if let Read::Assigned(partition) = &read {
+                    self.awaited.insert(partition.clone());
+                }
+                Ok(read)
+            }
             None => std::future::pending().await,
         }
     }
 
-    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<(), Fault> {
-        self.from.insert(partition.clone(), mark.map_or(0, |mark| mark.seq));
-        Ok(())
+    async fn change(&mut self) -> Result<Read, Fault> {
+        loop {
+            if let Some(change) = self.script.changes.lock().unwrap().pop_front() {
+                return Ok(change);
+            }
+            self.script.changed.notified().await;
+        }
+    }
+
+    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<Start, Fault> {
+        self.awaited.remove(partition);
+        self.script.went_on.lock().unwrap().push((partition.clone(), mark.cloned(), Instant::now()));
+        let after_mark = (Start::after_mark(), mark.map_or(0, |mark| mark.seq));
+        let (start, from) = self.script.starts.get(partition).cloned().unwrap_or(after_mark);
+        self.from.insert(partition.clone(), from);
+        Ok(start)
     }
 }
 
 #[async_trait]
 impl Acker for End {
     async fn ack(&mut self, partition: &Partition, positions: &[Position]) -> Result<(), Fault> {
-        self.acked.lock().unwrap().extend(positions.iter().map(|at| (partition.clone(), row_at(at))));
+        self.script.acked.lock().unwrap().extend(positions.iter().map(|at| (partition.clone(), row_at(at))));
+        Ok(())
+    }
+
+    async fn released(&mut self, partition: &Partition, release: Release) -> Result<(), Fault> {
+        self.script.released.lock().unwrap().push((partition.clone(), release, Instant::now()));
         Ok(())
     }
 }
 
-type Acked = Arc<Mutex<Vec<(Partition, u64)>>>;
+pub(super) type Acked = Arc<Mutex<Vec<(Partition, u64)>>>;
 
 fn start_with(bench: &Bench, reads: impl IntoIterator<Item = Read>, shelf: &Arc<Downstream>) -> (Running, Acked) {
     start_to(bench, reads, &[shelf])
 }
 
 fn start_to(bench: &Bench, reads: impl IntoIterator<Item = Read>, shelves: &[&Arc<Downstream>]) -> (Running, Acked) {
-    let acked: Acked = Arc::default();
+    let script = Scripted::of(reads);
+    (start_script(bench, &script, shelves), script.acked)
+}
+
+impl Scripted {
+    pub(super) fn of(reads: impl IntoIterator<Item = Read>) -> Self {
+        Scripted { reads: Arc::new(Mutex::new(reads.into_iter().collect())), ..Scripted::default() }
+    }
+
+    /// Returns the releases without their times.
+    pub(super) fn releases(&self) -> Vec<(Partition, Release)> {
+        self.released.lock().unwrap().iter().map(|(partition, release, _)| (partition.clone(), *release)).collect()
+    }
+}
+
+pub(super) fn start_script(bench: &Bench, script: &Scripted, shelves: &[&Arc<Downstream>]) -> Running {
     let upstream = upstream(bench, 0);
     let mut pipeline = bench.tolerant();
     let read = pipeline.read("in", &upstream);
@@ -89,16 +149,20 @@ fn start_to(bench: &Bench, reads: impl IntoIterator<Item = Read>, shelves: &[&Ar
     }
     let mut plan = (*pipeline.plan()).clone();
     if let StageKind::Read(ReadSpec { source, .. }) = &mut plan.stages[0].kind {
-        *source = Arc::new(Scripted { reads: Mutex::new(reads.into_iter().collect()), acked: acked.clone() });
+        *source = Arc::new(script.clone());
     }
-    (bench.start(&Arc::new(plan)), acked)
+    bench.start(&Arc::new(plan))
 }
 
-fn part(name: &str) -> Partition {
+pub(super) fn revoked(name: &str) -> Read {
+    Read::Revoked { partition: part(name), within: Duration::from_secs(5) }
+}
+
+pub(super) fn part(name: &str) -> Partition {
     Partition(name.into())
 }
 
-fn rows_of(name: &str, rows: std::ops::Range<u64>) -> Read {
+pub(super) fn rows_of(name: &str, rows: std::ops::Range<u64>) -> Read {
     let of = |row| {
         let mut record = record(row);
         record.metadata.insert("partition", name.to_owned());
@@ -136,7 +200,7 @@ async fn a_revoked_partition_is_given_up_and_the_others_go_on() {
     }));
     let b = Arc::new(Downstream::new("b", &bench.journal).delay(Duration::from_secs(30)));
     for (shelf, delivered) in [(&b, true), (&a, false)] {
-        let reads = [rows_of("x", 0..3), Read::Revoked(part("x"))];
+        let reads = [rows_of("x", 0..3), revoked("x")];
         let (running, acked) = start_with(&bench, reads, shelf);
         tokio::time::sleep(Duration::from_secs(8)).await;
         assert!(acked.lock().unwrap().is_empty());
@@ -154,7 +218,7 @@ async fn a_partition_that_comes_back_goes_on_after_what_was_stored() {
     let a = shelf(&bench, "a");
     let reads = [
         rows_of("x", 0..3),
-        Read::Revoked(part("x")),
+        revoked("x"),
         rows_of("y", 0..2),
         Read::Assigned(part("x")),
         rows_of("x", 0..5),
@@ -177,7 +241,7 @@ fn stored_of_x(bench: &Bench) -> u64 {
 
 /// `x` goes away while its rows are being written, and comes back after so many reads of others.
 fn away_for(others: u64) -> Vec<Read> {
-    let mut reads = vec![rows_of("x", 0..3), Read::Revoked(part("x"))];
+    let mut reads = vec![rows_of("x", 0..3), revoked("x")];
     reads.extend((0..others).map(|row| rows_of("y", row..row + 1)));
     reads.extend([Read::Assigned(part("x")), rows_of("x", 0..5), Read::End]);
     reads
@@ -256,7 +320,7 @@ async fn rows_that_wait_for_a_letter_are_not_written_once_their_partition_is_gon
 #[tokio::test(start_paused = true)]
 async fn rows_of_a_partition_that_is_not_assigned_are_refused() {
     for reads in [
-        vec![rows_of("x", 0..3), Read::Revoked(part("x")), rows_of("x", 3..5)],
+        vec![rows_of("x", 0..3), revoked("x"), rows_of("x", 3..5)],
         vec![rows_of("x", 0..3), Read::Assigned(part("x"))],
     ] {
         let bench = Bench::new();
@@ -272,7 +336,7 @@ fn is_of_y(row: &Record) -> bool {
 }
 
 /// Rows of a partition that are durable on a shelf.
-fn rows_in(shelf: &Downstream, name: &str) -> Vec<u64> {
+pub(super) fn rows_in(shelf: &Downstream, name: &str) -> Vec<u64> {
     let durable = shelf.durable();
     let rows = durable.iter().filter(|row| row.metadata.get("partition").is_some_and(|partition| partition == name));
     rows.map(|row| row_at(row.position())).collect()

@@ -108,6 +108,12 @@ fn a_run_has_at_most_65536_lanes_at_a_time() {
     assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "too_many_lanes"), "{fault}");
 }
 
+/// Reports the partitions that were given up, as the commit loop does.
+fn report(lanes: &Lanes) {
+    lanes.take_released();
+    lanes.end_report();
+}
+
 /// A partition that comes back while rows of it are on their way goes on in another lane; the old one ends with them.
 #[tokio::test(start_paused = true)]
 async fn lanes_that_were_replaced_give_their_places_away() {
@@ -117,7 +123,9 @@ async fn lanes_that_were_replaced_give_their_places_away() {
     for round in 0..70_000u32 {
         let lineage = open(&lanes, &alarm, index);
         lanes.give_up(&lineage);
-        lanes.abandon(index);
+        lanes.leaves(index);
+        lanes.give_up_lane(index);
+        report(&lanes);
         (index, _) = lanes.renew(index).await.unwrap();
         late.push(lineage);
         // A few at a time are on their way.
@@ -144,7 +152,9 @@ async fn a_lane_that_is_asked_for_keeps_its_place() {
     let last = lanes.last_rows(&lineage);
     lanes.pin(&last);
     lanes.give_up(&lineage);
-    lanes.abandon(old);
+    lanes.leaves(old);
+    lanes.give_up_lane(old);
+    report(&lanes);
     lanes.renew(old).await.unwrap();
     lanes.settle(lineage).unwrap();
     assert_ne!(lane(&lanes, "b"), old, "its place was given away");
@@ -173,10 +183,12 @@ async fn positions_are_held_until_they_are_stored() {
     lanes.progress(index, long.clone());
     lanes.progress(index, long);
     assert_eq!(room(), None);
-    lanes.abandon(index);
+    lanes.leaves(index);
+    lanes.give_up_lane(index);
     let other = lane(&lanes, "b");
     assert_eq!(room(), Some(1 << 20));
     let (index, _) = {
+        report(&lanes);
         let renewed = lanes.renew(index);
         tokio::pin!(renewed);
         assert!(renewed.as_mut().now_or_never().is_none(), "what was settled is stored first");

@@ -28,6 +28,11 @@ impl FlushGate {
         true
     }
 
+    /// Wakes the writer, so that it looks for other requests than flushes.
+    pub(in crate::exec) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
     /// Waits until every requested flush is done.
     pub(in crate::exec) async fn finished(&self) {
         while self.is_wanted() {

@@ -62,6 +62,7 @@ impl Writing {
                 biased;
                 () = self.gate.asked() => {
                     input.idle().busy();
+                    self.delivery.forget_finished().await?;
                     self.flush().await?;
                 }
                 next = receive(input, empty), if open => match next {

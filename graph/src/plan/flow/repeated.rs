@@ -2,6 +2,7 @@
 
 use anabranch_plugin::destination::Retry;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
+use anabranch_plugin::source::Replay;
 use petgraph::stable_graph::NodeIndex;
 use petgraph::visit::{Dfs, Walker as _};
 
@@ -21,9 +22,11 @@ pub(super) fn find(plan: &PlanGraph, inference: &Inference<'_>) -> Diagnostics {
     let mut warned: Vec<NodeIndex> = Vec::new();
     for source in plan.node_indices() {
         let NodeKind::Source(read) = &plan[source].kind else { continue };
-        if read.source.replays_exactly() {
-            continue;
-        }
+        let condition = match read.source.replay() {
+            Replay::Exactly => continue,
+            Replay::ExactlyIf(condition) => format!(". It does not if {condition}"),
+            Replay::NotExactly => String::new(),
+        };
         let mut ends: Vec<NodeIndex> = Dfs::new(plan, source)
             .iter(plan)
             .filter(|node| matches!(plan[*node].kind, NodeKind::Destination(_)))
@@ -41,7 +44,7 @@ pub(super) fn find(plan: &PlanGraph, inference: &Inference<'_>) -> Diagnostics {
             let (node, from, to) = (&plan[end], &plan[source].id, &plan[*other].id);
             let message = format!(
                 "{:?} may write rows twice after a crash, although {SETTING} is set: the records have no key, and \
-                 {from:?} also delivers to {to:?}",
+                 {from:?} also delivers to {to:?}{condition}",
                 node.id
             );
             findings.push(

@@ -1,12 +1,13 @@
 //! Every finding, at its place.
 
+use anabranch_config::limits::MemoryLimits;
 use anabranch_plugin::diagnostic::{Diagnostics, Severity};
 use insta::assert_snapshot;
 
 use crate::plan::check::check;
 use crate::plan::fuse::fuse;
 use crate::plan::graph::{Edge, Port};
-use crate::plan::{CompileOptions, Limits, PlanGraph, compile};
+use crate::plan::{CompileOptions, PlanGraph, compile};
 use crate::testing::notation::pipeline;
 use crate::testing::scripted::registry;
 
@@ -266,8 +267,9 @@ fn an_unsound_plan_is_a_defect_and_no_panic() {
     let compiled =
         compile(&pipeline("source in gen\na set key=a\ndestination to out\n"), &registry(), &CompileOptions::default());
     let sound = compiled.unwrap().rewritten;
-    let code =
-        |plan: &PlanGraph| fuse(&"demo".into(), plan, Limits::default()).map(|_| ()).unwrap_err().0[0].code.name();
+    let code = |plan: &PlanGraph| {
+        fuse(&"demo".into(), plan, MemoryLimits::default()).map(|_| ()).unwrap_err().0[0].code.name()
+    };
     for edge in sound.edge_indices() {
         if sound[edge].port == Port::Out {
             let mut plan = sound.clone();
@@ -284,5 +286,5 @@ fn an_unsound_plan_is_a_defect_and_no_panic() {
     let operator = cyclic.node_indices().find(|n| cyclic[*n].kind.operator().is_some()).unwrap();
     cyclic.add_edge(operator, operator, Edge { port: Port::Out });
     assert_eq!(code(&cyclic), "plan.internal");
-    assert!(check(&cyclic, &Limits::default()).has_errors());
+    assert!(check(&cyclic, &MemoryLimits::default()).has_errors());
 }

@@ -2,7 +2,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::destination::{Delivered, Retry};
+use anabranch_plugin::destination::{Delivered, Retry, Write};
 use anabranch_plugin::parameters::shared;
 use anabranch_plugin::schema::{MemoryRegistry, SchemaKind, SchemaRegistry as _};
 use anabranch_plugin::settings::Settings;
@@ -37,7 +37,7 @@ impl Destination for Collector {
 
 #[async_trait]
 impl Writer for Collector {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(rows);
         Ok(Verdicts::All(Delivered::Durable))
     }
@@ -73,7 +73,7 @@ fn written_by(wrap: Wrap, settings: &[(&str, &str)], rows: &[Record]) -> (Vec<Re
     let destination = kind.configure(&Arguments::parse(kind.specification(), &settings).unwrap()).unwrap();
     let verdicts = block_on(async {
         let mut writer = destination.open(&host(registry)).await.unwrap();
-        writer.write(rows, &[]).await.unwrap()
+        writer.write(Write::new(rows)).await.unwrap()
     });
     let refused = match verdicts {
         Verdicts::All(_) => Vec::new(),

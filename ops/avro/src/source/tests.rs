@@ -4,6 +4,7 @@ use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::parameters::shared;
 use anabranch_plugin::schema::{MemoryRegistry, SchemaRegistry, SchemaVersion};
 use anabranch_plugin::settings::Settings;
+use anabranch_plugin::source::Acker;
 use anabranch_record::Position;
 
 use super::*;
@@ -28,8 +29,8 @@ impl Source for Giving {
     fn catches_up(&self) -> bool {
         true
     }
-    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
-        Ok((Box::new(Reads(Mutex::new(self.0.clone()))), Box::new(Forgets)))
+    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
+        Ok(OpenedSource::new(Box::new(Reads(Mutex::new(self.0.clone()))), Box::new(Forgets)))
     }
 }
 
@@ -62,7 +63,7 @@ fn extracted_by(
     let settings = Settings::from_pairs(settings.iter().copied());
     let source = kind.configure(&Arguments::parse(kind.specification(), &settings).unwrap()).unwrap();
     block_on(async {
-        let (mut reader, _) = source.open(&BTreeMap::new(), &host(registry)).await?;
+        let mut reader = source.open(&BTreeMap::new(), &host(registry)).await?.reader;
         match reader.read(Room { rows: 100, bytes: 1 << 20 }).await? {
             Read::Rows { records, .. } => Ok(records),
             other => panic!("{other:?}"),
@@ -75,7 +76,7 @@ pub(crate) async fn reader_of(registry: Arc<dyn SchemaRegistry>, records: Vec<Re
     let specification = Specification::builtin("given", "Given.").with_all(shared::structured_source());
     let kind = around(Arc::new(Given(specification, records)));
     let arguments = Arguments::parse(kind.specification(), &Settings::default()).unwrap();
-    kind.configure(&arguments).unwrap().open(&BTreeMap::new(), &host(registry)).await.unwrap().0
+    kind.configure(&arguments).unwrap().open(&BTreeMap::new(), &host(registry)).await.unwrap().reader
 }
 
 /// Extraction as a source of structured data has it.

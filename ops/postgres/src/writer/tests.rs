@@ -1,5 +1,6 @@
 mod exactly_once;
 mod faults;
+mod forms;
 mod layout;
 mod oracle;
 mod order;
@@ -73,7 +74,7 @@ fn outcomes(verdicts: &Verdicts, rows: usize) -> Vec<String> {
 }
 
 async fn write(writer: &mut Box<dyn Writer>, rows: &[Record]) -> Vec<String> {
-    outcomes(&writer.write(rows, &[]).await.unwrap(), rows.len())
+    outcomes(&writer.write(Write::new(rows)).await.unwrap(), rows.len())
 }
 
 #[track_caller]

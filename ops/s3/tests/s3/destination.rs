@@ -2,7 +2,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::destination::{Delivered, Destination, Verdicts, Writer};
+use anabranch_plugin::destination::{Delivered, Destination, Verdicts, Write, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_record::fault::FaultClass;
 use anabranch_record::value::{Object, Value};
@@ -36,7 +36,7 @@ pub fn rows(range: std::ops::Range<u32>) -> Vec<Record> {
 }
 
 async fn write(writer: &mut Box<dyn Writer>, rows: &[Record]) {
-    match writer.write(rows, &[]).await.unwrap() {
+    match writer.write(Write::new(rows)).await.unwrap() {
         Verdicts::All(Delivered::Durable) => {}
         other => panic!("{other:?}"),
     }
@@ -94,16 +94,16 @@ async fn a_bucket_that_is_taken_away_is_waited_for() {
         let refuse = || server.fail(move |request| (request.method == "PUT").then_some(Fault::Refuse(status, code)));
         let mut writer = destination.open(&host()).await.unwrap();
         refuse();
-        let fault = writer.write(&rows(0..3), &[]).await.err().unwrap();
+        let fault = writer.write(Write::new(&rows(0..3))).await.err().unwrap();
         assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, fault_code));
         server.heal();
         write(&mut writer, &rows(0..3)).await;
         refuse();
-        let fault = writer.write(&rows(3..5), &[]).await.err().unwrap();
+        let fault = writer.write(Write::new(&rows(3..5))).await.err().unwrap();
         assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, fault_code));
         // The next run of the plan, too.
         let mut writer = destination.open(&host()).await.unwrap();
-        let fault = writer.write(&rows(3..5), &[]).await.err().unwrap();
+        let fault = writer.write(Write::new(&rows(3..5))).await.err().unwrap();
         assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, fault_code));
         server.heal();
         write(&mut writer, &rows(3..5)).await;
@@ -117,7 +117,7 @@ async fn a_failed_write_comes_again_under_its_name_and_a_copy_under_another() {
     let mut writer = open(&server, &[]).await;
     // It is written, and nobody learns of it.
     server.fail(|request| (request.method == "PUT").then_some(Fault::Mute));
-    let fault = writer.write(&rows(0..3), &[]).await.err().unwrap();
+    let fault = writer.write(Write::new(&rows(0..3))).await.err().unwrap();
     assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "s3_unavailable"));
     server.heal();
     assert_eq!(server.objects().len(), 1);
@@ -144,7 +144,7 @@ async fn records_go_into_the_folders_that_a_template_names() {
     assert_eq!((of("even"), of("odd")), (vec![0, 2, 4], vec![1, 3]));
     let mut bad = rows(0..3);
     bad[1].metadata.insert("kind", "..\u{7}/x");
-    match writer.write(&bad, &[]).await.unwrap() {
+    match writer.write(Write::new(&bad)).await.unwrap() {
         Verdicts::Each(verdicts) => {
             assert_eq!(verdicts.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
             assert_eq!(verdicts[1].as_ref().err().unwrap().code().name(), "folder_invalid");
@@ -174,7 +174,7 @@ async fn a_record_that_cannot_be_written_fails_alone() {
     let mut writer = open(&server, &[]).await;
     let mut bad = rows(0..3);
     bad[1].payload.after = [("n", Value::Float(f64::NAN))].into_iter().collect::<Object>().into();
-    match writer.write(&bad, &[]).await.unwrap() {
+    match writer.write(Write::new(&bad)).await.unwrap() {
         Verdicts::Each(verdicts) => {
             assert_eq!(verdicts.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anabranch_plugin::destination::{Delivered, Verdicts};
+use anabranch_plugin::destination::{Delivered, Verdicts, Write};
 use anabranch_record::fault::FaultClass;
 
 use crate::destination::{configure, rows};
@@ -134,12 +134,12 @@ async fn an_answer_to_a_put_that_is_no_confirmation_is_none() {
         let mut writer = configure(&server, &[]).unwrap().open(&host()).await.unwrap();
         let shown = format!("{fault:?}");
         server.fail(move |request| (request.method == "PUT").then(|| fault.clone()));
-        let fault = writer.write(&rows(0..3), &[]).await.err().unwrap_or_else(|| panic!("confirmed by {shown}"));
+        let fault = writer.write(Write::new(&rows(0..3))).await.err().unwrap_or_else(|| panic!("confirmed by {shown}"));
         assert_eq!(fault.class(), FaultClass::Transient, "{shown}: {fault}");
         let message = fault.message();
         assert!(message.contains(words) && message.contains("objstore.endpoint"), "{message}");
         server.heal();
-        assert!(matches!(writer.write(&rows(0..3), &[]).await.unwrap(), Verdicts::All(Delivered::Durable)));
+        assert!(matches!(writer.write(Write::new(&rows(0..3))).await.unwrap(), Verdicts::All(Delivered::Durable)));
         assert_eq!(server.objects().len(), 1);
     }
 }
@@ -169,7 +169,7 @@ async fn answers_are_read_within_a_bound() {
         server.fail(move |request| {
             (request.method == "PUT").then(|| Fault::Endless(status, vec![("ETag", "\"e\"".to_owned())]))
         });
-        let fault = writer.write(&rows(0..3), &[]).await.err().unwrap();
+        let fault = writer.write(Write::new(&rows(0..3))).await.err().unwrap();
         assert_eq!(fault.class(), FaultClass::Transient, "{fault}");
     }
     // An answer that the client gave up ends for the server a little later.

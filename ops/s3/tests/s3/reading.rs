@@ -57,8 +57,8 @@ pub async fn try_open(server: &Server, resume: Option<Position>, more: &[(&str, 
     let marks =
         resume.iter().map(|position| (Partition::ONLY, Mark { generation: 0, seq: 0, position: position.clone() }));
     let source = configure(&server.endpoint(), &more).unwrap();
-    let (reader, _) = source.open(&marks.collect(), &host()).await?;
-    Ok(Reading { reader, last: resume })
+    let opened = source.open(&marks.collect(), &host()).await?;
+    Ok(Reading { reader: opened.reader, last: resume })
 }
 
 pub async fn open(server: &Server, resume: Option<Position>) -> Reading {

@@ -53,9 +53,9 @@ async fn records_are_lines_of_json() {
     let path = directory.path().join("out");
     let mut writer = open(&path, &[]).await.unwrap();
     let rows = [row("a"), unwritable_row(), row("b")];
-    let Ok(Verdicts::Each(verdicts)) = writer.write(&rows, &[]).await else { panic!("one verdict per row") };
+    let Ok(Verdicts::Each(verdicts)) = writer.write(Write::new(&rows)).await else { panic!("one verdict per row") };
     assert!(matches!(verdicts[..], [Ok(Delivered::Durable), Err(_), Ok(Delivered::Durable)]));
-    assert!(matches!(writer.write(&rows[1..2], &[]).await, Ok(Verdicts::Each(v)) if v[0].is_err()));
+    assert!(matches!(writer.write(Write::new(&rows[1..2])).await, Ok(Verdicts::Each(v)) if v[0].is_err()));
     writer.flush().await.unwrap();
     let text = fs::read(&path).unwrap();
     let read: Vec<Record> =
@@ -83,7 +83,7 @@ async fn a_state_store_is_left_alone() {
 async fn a_disk_write_counts_when_it_is_flushed() {
     let directory = tempfile::tempdir().unwrap();
     let mut writer = open(&directory.path().join("out"), &[("durability", "disk")]).await.unwrap();
-    assert!(matches!(writer.write(&[row("a")], &[]).await, Ok(Verdicts::All(Delivered::Accepted))));
+    assert!(matches!(writer.write(Write::new(&[row("a")])).await, Ok(Verdicts::All(Delivered::Accepted))));
     writer.flush().await.unwrap();
 }
 
@@ -91,7 +91,7 @@ async fn a_disk_write_counts_when_it_is_flushed() {
 async fn a_full_disk_is_transient_and_names_the_file() {
     let mut writer = open(Path::new("/dev/full"), &[]).await.unwrap();
     for _ in 0..2 {
-        let fault = writer.write(&[row("a")], &[]).await.unwrap_err();
+        let fault = writer.write(Write::new(&[row("a")])).await.unwrap_err();
         assert_eq!((fault.code().name(), fault.class()), ("disk_full", FaultClass::Transient));
         assert!(fault.message().contains("/dev/full"), "{fault}");
     }
@@ -125,16 +125,16 @@ async fn a_directory_that_is_taken_away_is_waited_for() {
     let settings = Settings::from_pairs([("path", path.to_str().unwrap())]);
     let destination = kind.configure(&Arguments::parse(kind.specification(), &settings).unwrap()).unwrap();
     let mut writer = destination.open(&host()).await.unwrap();
-    writer.write(&[row("a")], &[]).await.unwrap();
+    writer.write(Write::new(&[row("a")])).await.unwrap();
     fs::rename(&here, &away).unwrap();
     for _ in 0..2 {
-        let fault = writer.write(&[row("b")], &[]).await.unwrap_err();
+        let fault = writer.write(Write::new(&[row("b")])).await.unwrap_err();
         assert_eq!((fault.code().name(), fault.class()), ("directory_missing", FaultClass::Transient), "{fault}");
         let fault = destination.open(&host()).await.err().unwrap();
         assert_eq!((fault.code().name(), fault.class()), ("directory_missing", FaultClass::Transient), "{fault}");
     }
     fs::create_dir(&here).unwrap();
-    writer.write(&[row("b")], &[]).await.unwrap();
+    writer.write(Write::new(&[row("b")])).await.unwrap();
     writer.flush().await.unwrap();
     let texts = [&away.join("out"), &path].map(|path| fs::read_to_string(path).unwrap().lines().count());
     assert_eq!(texts, [1, 1]);
@@ -154,9 +154,9 @@ async fn a_pipe_takes_lines_until_its_reader_is_gone() {
         })
     };
     let mut writer = open(&path, &[]).await.unwrap();
-    writer.write(&[row("a")], &[]).await.unwrap();
+    writer.write(Write::new(&[row("a")])).await.unwrap();
     assert_eq!(&reading.join().unwrap(), b"{\"position\":");
-    let fault = writer.write(&[row("b")], &[]).await.unwrap_err();
+    let fault = writer.write(Write::new(&[row("b")])).await.unwrap_err();
     assert_eq!((fault.code().name(), fault.class()), ("reader_gone", FaultClass::Fatal));
 }
 
@@ -166,12 +166,12 @@ async fn an_unread_pipe_is_left_when_it_is_gone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("out");
     let mut writer = open(&path, &[]).await.unwrap();
-    writer.write(&[row("a")], &[]).await.unwrap();
+    writer.write(Write::new(&[row("a")])).await.unwrap();
     fs::remove_file(&path).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     #[allow(clippy::disallowed_methods, reason = "joined below")]
     let writing = tokio::spawn(async move {
-        writer.write(&[row("b")], &[]).await.unwrap();
+        writer.write(Write::new(&[row("b")])).await.unwrap();
         writer
     });
     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
@@ -222,7 +222,7 @@ async fn write_up_to_the_limit(path: &Path) {
         let rows: Vec<Record> = (delivered..delivered + 10)
             .map(|n| Record::create(Position::copy_from(b"1"), Data::text(n.to_string()), Data::text("x".repeat(100))))
             .collect();
-        match writer.write(&rows, &[]).await {
+        match writer.write(Write::new(&rows)).await {
             Ok(_) => delivered += 10,
             Err(fault) => {
                 assert_eq!((fault.code().name(), fault.class()), ("disk_full", FaultClass::Transient), "{fault}");
@@ -232,6 +232,6 @@ async fn write_up_to_the_limit(path: &Path) {
     }
     // A smaller write still fits, and stands where the failed one was.
     let small = Record::create(Position::copy_from(b"1"), Data::text(delivered.to_string()), Data::Absent);
-    writer.write(&[small], &[]).await.unwrap();
+    writer.write(Write::new(&[small])).await.unwrap();
     println!("delivered {} ", delivered + 1);
 }

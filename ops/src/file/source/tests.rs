@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::settings::Settings;
-use anabranch_plugin::source::{Read, Room};
+use anabranch_plugin::source::{Read, Reader, Room};
 use anabranch_plugin::testing::{check_source, configured};
 use anabranch_record::{Data, Record};
 use futures::future::join_all;
@@ -51,8 +51,8 @@ async fn try_open(path: &Path, resume: Option<Position>, more: &[(&str, &str)]) 
     let arguments = Arguments::parse(kind.specification(), &Settings::from_pairs(settings)).unwrap();
     let marks =
         resume.iter().map(|position| (Partition::ONLY, Mark { generation: 0, seq: 0, position: position.clone() }));
-    let (reader, _) = kind.configure(&arguments).unwrap().open(&marks.collect(), &host()).await?;
-    Ok(Reading { reader, last: resume })
+    let opened = kind.configure(&arguments).unwrap().open(&marks.collect(), &host()).await?;
+    Ok(Reading { reader: opened.reader, last: resume })
 }
 
 async fn open(path: &Path, resume: Option<Position>) -> Reading {

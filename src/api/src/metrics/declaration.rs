@@ -8,6 +8,7 @@ const STATUS: Label =
 const STATE_OF: Label = Label::new("state", STATUS.meaning);
 const PIPELINE: Label = Label::new("pipeline", "id of the pipeline");
 const CONNECTOR: Label = Label::new("connector", "id of the source");
+const PARTITION: Label = Label::new("partition", "partition of the source");
 const NODE: Label = Label::new("node", "id of the connector or processor");
 const KIND: Label = Label::new("kind", "source, processor, destination or dead-letter-queue");
 const OPERATION: Label = Label::new("operation", "read or write");
@@ -15,6 +16,7 @@ const OPERATION: Label = Label::new("operation", "read or write");
 const NONE: &[Label] = &[];
 const OF_PIPELINE: &[Label] = &[PIPELINE];
 const OF_SOURCE: &[Label] = &[PIPELINE, CONNECTOR];
+const OF_PARTITION: &[Label] = &[PIPELINE, CONNECTOR, PARTITION];
 const OF_NODE: &[Label] = &[PIPELINE, NODE, KIND];
 
 pub(super) const INFO: Metric =
@@ -107,6 +109,11 @@ pub(super) const BACKLOG_RECORDS: Metric = sum(
     "anabranch_source_backlog_records",
     OF_SOURCE,
     "Records that the source has not read yet. Missing if the source does not know their number.",
+);
+pub(super) const PARTITION_BACKLOG: Metric = sum(
+    "anabranch_source_partition_backlog_records",
+    OF_PARTITION,
+    "Records of the partition that the source has not read yet. Missing if the source does not know their number.",
 );
 pub(super) const BACKLOG_BYTES: Metric = sum(
     "anabranch_source_backlog_bytes",
@@ -230,6 +237,7 @@ pub(super) const ALL: &[&Metric] = &[
     &SUCCEEDED,
     &PARTITIONS,
     &BACKLOG_RECORDS,
+    &PARTITION_BACKLOG,
     &BACKLOG_BYTES,
     &BACKLOG_OBJECTS,
     &BACKLOG_AGE,

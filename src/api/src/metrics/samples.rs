@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use anabranch_graph::histogram::Distribution;
+use anabranch_plugin::histogram::Distribution;
 use anabranch_record::text::Str;
 use metrics::{Key, KeyName, Level, Metadata, Recorder, with_local_recorder};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -222,7 +222,7 @@ mod tests {
             samples.add(&AGE, about(), value);
         }
         const LATENCY: Metric = times("latency_seconds", &[], "Latency.");
-        let histogram = anabranch_graph::histogram::Histogram::default();
+        let histogram = anabranch_plugin::histogram::Histogram::default();
         histogram.add(std::time::Duration::from_millis(3), 4);
         samples.add_times(&LATENCY, about(), &histogram.distribution());
         samples.add_times(&LATENCY, about(), &histogram.distribution());

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anabranch_graph::config::{Loaded, PipelineConfig, SCRIPT_PATH, Variables, load};
+use anabranch_config::{Loaded, PipelineConfig, SCRIPT_PATH, Variables, load};
 use anabranch_plugin::diagnostic::FileId;
 use anabranch_plugin::settings::Setting;
 use anabranch_process::files::find_pipelines;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use anabranch_graph::config::bare_name;
+use anabranch_config::bare_name;
 use anabranch_process::terminal::{Style, age};
 use anabranch_record::phrase::plural;
 use chrono::{DateTime, Utc};
@@ -68,7 +68,7 @@ fn one_line(text: &str) -> String {
 }
 
 pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, color: bool) -> String {
-    let Description { pipeline, connectors, processors, dead_letter, positions, counters, service } = description;
+    let Description { pipeline, connectors, processors, dead_letter, positions, counters, service, .. } = description;
     let mut page = Page { out: String::new(), color };
     let title = page.styled(Style::BOLD, &pipeline.id);
     let _ = writeln!(page.out, "{title}");
@@ -161,8 +161,9 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
     for lane in positions.iter().flatten() {
         let partition =
             if lane.partition.is_empty() { String::new() } else { format!(", partition {}", lane.partition) };
+        let left = description.backlog_of(lane).map(|left| format!(", {left} left to read")).unwrap_or_default();
         let text = format!(
-            "{}{partition}: {} {}, then after {}",
+            "{}{partition}: {} {}{left}, then after {}",
             lane.connector,
             lane.records,
             plural(lane.records, "record"),

@@ -1,6 +1,6 @@
 //! Differences between two versions of a pipeline, without the values of settings.
 
-use anabranch_graph::config::{PipelineConfig, ProcessorConfig};
+use anabranch_config::{PipelineConfig, ProcessorConfig};
 use anabranch_plugin::settings::{Setting, Settings};
 use anabranch_record::text::Str;
 use anabranch_store::{

@@ -14,8 +14,8 @@ use anabranch_graph::plan::replay::{NoEntry, ReplayEntry, replay as plan};
 use anabranch_plugin::host::{Host, LogSink, Network};
 use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
 use anabranch_plugin::schema::SchemaRegistry;
-use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
-use anabranch_plugin::state::{Epoch, Receipt, StateStore, StoreError};
+use anabranch_plugin::source::{Acker, OpenedSource, Read, Reader, Room, Source};
+use anabranch_plugin::state::{Commit, Epoch, Receipt, StateStore, StoreError, Unit};
 use anabranch_plugin::trace::{EarlierTraces, SpanContext, Tracing};
 use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
@@ -361,6 +361,7 @@ struct OriginalLetter {
     first: u64,
     attempts: u32,
     name: Str,
+    slot: u32,
     lane: LaneId,
     generation: u64,
     seq: u64,
@@ -374,6 +375,7 @@ impl OriginalLetter {
         let name = if index == 0 { self.name.clone() } else { Str::from(format!("{}>{}", self.name, copy.name)) };
         let letter = Letter {
             name: name.clone(),
+            slot: self.slot,
             lane: self.lane.clone(),
             generation: self.generation,
             seq: self.seq,
@@ -408,8 +410,8 @@ impl ReplayRun {
 
 #[async_trait]
 impl StateStore for ReplayRun {
-    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
-        Ok(Epoch { pipeline: pipeline.clone(), number: 1 })
+    async fn claim(&self, unit: &Unit) -> Result<Epoch, StoreError> {
+        Ok(Epoch { unit: unit.clone(), number: 1 })
     }
 
     async fn load(&self, _: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
@@ -420,8 +422,8 @@ impl StateStore for ReplayRun {
         Ok(Vec::new())
     }
 
-    async fn commit_with_receipts(&self, _: &Epoch, moves: &[(LaneId, Mark)], _: &[Receipt]) -> Result<(), StoreError> {
-        let Some(seq) = moves.iter().map(|(_, mark)| mark.seq).max() else { return Ok(()) };
+    async fn commit(&self, _: &Epoch, commit: Commit<'_>) -> Result<(), StoreError> {
+        let Some(seq) = commit.moves.iter().map(|(_, mark)| mark.seq).max() else { return Ok(()) };
         let (rows, to) = {
             let state = self.state();
             let to = usize::try_from(seq).unwrap_or(usize::MAX).min(state.read.len());
@@ -454,7 +456,7 @@ impl StateStore for ReplayRun {
 #[async_trait]
 impl LetterStore for ReplayRun {
     /// Collects the copies. Until the row is settled, the original dead letter preserves the record.
-    async fn keep_letters(&self, _: &Str, letters: Vec<Letter>, _: &LetterBounds) -> Result<KeptLetters, StoreError> {
+    async fn keep_letters(&self, _: &Epoch, letters: Vec<Letter>, _: &LetterBounds) -> Result<KeptLetters, StoreError> {
         let kept = letters.len();
         let mut state = self.state();
         for letter in letters {
@@ -479,8 +481,8 @@ impl Source for ReplayedLetters {
         true
     }
 
-    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
-        Ok((Box::new(LetterReader(self.0.clone())), Box::new(DiscardingAcker)))
+    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
+        Ok(OpenedSource::new(Box::new(LetterReader(self.0.clone())), Box::new(DiscardingAcker)))
     }
 }
 
@@ -503,7 +505,7 @@ impl Reader for LetterReader {
             let mut originals = Vec::with_capacity(found.len());
             let mut records = Vec::with_capacity(found.len());
             for (number, stored) in found {
-                let Letter { name, lane, generation, seq, record, trace, .. } =
+                let Letter { name, slot, lane, generation, seq, record, trace, .. } =
                     form::decode(&stored.content).map_err(unread)?;
                 let StoredLetter { first, attempts, .. } = stored;
                 let position = record.position().clone();
@@ -512,7 +514,7 @@ impl Reader for LetterReader {
                 let numbered = || Position::copy_from(number.to_string().as_bytes());
                 let position = if position.0.is_empty() { numbered() } else { position };
                 records.push(record.with_position(position));
-                originals.push(OriginalLetter { number, first, attempts, name, lane, generation, seq, trace });
+                originals.push(OriginalLetter { number, first, attempts, name, slot, lane, generation, seq, trace });
             }
             let mut state = queue.state();
             state.waiting.drain(..passed);

@@ -298,11 +298,11 @@ async fn what_does_not_drain_is_named() {
     let upstream = fixture.upstream.clone();
     let shelf = fixture.shelf.clone();
     let stop = async {
-        // On a busy machine the rows may need longer to the destination than the stop may take.
+        // On a busy machine the rows may need longer to the destination, and the source to its end, than the stop takes.
         while upstream.rows_read() < 10 || shelf.calls().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        fixture.orders.send_replace(stop(50));
+        fixture.orders.send_replace(stop(500));
     };
     let (outcome, ()) = tokio::join!(life.supervise(), stop);
     let PipelineOutcome::NotDrained { left } = outcome else { panic!("{outcome:?}") };

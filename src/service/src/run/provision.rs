@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch_graph::config::DesiredStatus;
+use anabranch_config::DesiredStatus;
 use anabranch_record::text::Str;
 use anabranch_store::{Moment, Origin, Provision, Status, StopReason, StoredPipeline};
 

@@ -454,6 +454,7 @@ mod tests {
     #[tokio::test]
     async fn a_panic_while_it_is_written_is_an_error_of_the_store() {
         let (database, wanted) = panicking();
+        let database = crate::file::initialized(database, std::path::Path::new("memory")).unwrap();
         let store = super::super::Embedded::new(database, None);
         let write = || crate::request::Write::Trial(1000);
         store.write(write()).await.unwrap();

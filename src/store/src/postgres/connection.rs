@@ -124,7 +124,8 @@ pub(super) fn is_passing(error: &Failure) -> bool {
     let Some(code) = error.code() else { return true };
     let class = &code.code()[..2.min(code.code().len())];
     // Connection exceptions, transaction rollback, insufficient resources, operator intervention.
-    matches!(class, "08" | "40" | "53" | "57") && *code != SqlState::QUERY_CANCELED
+    let passing = matches!(class, "08" | "40" | "53" | "57") && *code != SqlState::QUERY_CANCELED;
+    passing || *code == SqlState::LOCK_NOT_AVAILABLE
 }
 
 /// Returns the message of the server, or the error of the connection.

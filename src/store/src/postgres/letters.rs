@@ -7,7 +7,7 @@ use anabranch_plugin::state::StoreError;
 use tokio_postgres::types::ToSql;
 
 use super::session::{Client, Failure as Error, Transaction};
-use super::table::Table;
+use super::table::{KEY, Table};
 use crate::letters::{
     ANSWER_BYTES, LetterAnswer, LetterChange, LetterChangeResult, LetterKey, LetterQuery, LetterSelection,
     LetterTotals, StoredLetter, refused, weight,
@@ -242,7 +242,7 @@ impl<'t> LetterChanges<'t> {
     ) -> Result<LetterChanges<'t>, Error> {
         let sql = format!(
             "INSERT INTO {0} AS t VALUES ('{COUNTER}', $1, '', '', 1, '') \
-             ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET number = t.number RETURNING number, value",
+             ON CONFLICT ({KEY}) DO UPDATE SET number = t.number RETURNING number, value",
             table.state
         );
         let row = transaction.query_one(&sql, &[&pipeline]).await?;

@@ -259,15 +259,23 @@ impl Claim {
 
     /// Writes the name and a heartbeat.
     async fn write(&mut self) -> Result<(), Failure> {
-        let sql = format!(
-            "INSERT INTO {0} VALUES ('{OWNER}', '', '', '', (extract(epoch FROM clock_timestamp()) * 1000)::bigint, $1) \
-             ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET number = EXCLUDED.number, \
-             value = EXCLUDED.value",
+        // Nobody else writes the row meanwhile. Works with tables of any form: they are upgraded later, by the owner.
+        let now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+        let update = format!(
+            "UPDATE {} SET number = {now}, value = $1 WHERE kind = '{OWNER}' AND pipeline = '' AND connector = '' \
+             AND partition = ''",
+            self.table.state
+        );
+        let insert = format!(
+            "INSERT INTO {} (kind, pipeline, connector, partition, number, value) \
+             VALUES ('{OWNER}', '', '', '', {now}, $1)",
             self.table.state
         );
         // Only in the session that has the lock.
         let Some(session) = &mut self.session else { return Err(Failure::Silent(ANSWER)) };
-        session.client().execute(&sql, &[&self.name]).await?;
+        if session.client().execute(&update, &[&self.name]).await? == 0 {
+            session.client().execute(&insert, &[&self.name]).await?;
+        }
         Ok(())
     }
 

@@ -1,10 +1,9 @@
 //! The tables: the state table with one row per mark, pipeline and claim, and the table of cached results.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use anabranch_plugin::state::{Epoch, Receipt, ResultKey, StoreError};
-use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_plugin::state::{ResultKey, StoreError};
 use anabranch_record::text::Str;
 use bytes::Bytes;
 use tokio_postgres::GenericClient;
@@ -12,22 +11,26 @@ use tokio_postgres::types::{ToSql, Type};
 
 use super::PostgresError;
 use super::session::{Client, Failure as Error, Timed, Transaction};
+use super::units::understood;
 use crate::compare;
 use crate::entity::StoredPipeline;
 use crate::letters::{LetterChange, LetterSelection};
-use crate::request::{Read, ReadResult, Write, WriteResult, fence};
-use crate::tables::{SCHEMA, decode, encode, understand};
+use crate::request::{Read, ReadResult, Write, WriteResult};
+use crate::tables::{SCHEMA, understand};
 
 /// Kinds of rows.
-const VERSION: &str = "schema";
-const EPOCH: &str = "epoch";
+pub(super) const VERSION: &str = "schema";
+pub(super) const EPOCH: &str = "epoch";
 const PIPELINE: &str = "pipeline";
-const MARK: &str = "mark";
+pub(super) const MARK: &str = "mark";
 const DETACHED: &str = "detached";
 /// Confirmed mark of a destination (`connector`); `partition` is a JSON list of the source connector and its partition.
-const RECEIPT: &str = "receipt";
+pub(super) const RECEIPT: &str = "receipt";
 const ACTIVE: &str = "active";
 const TRIAL: &str = "trial";
+
+/// Columns of the primary key of the state table.
+pub(super) const KEY: &str = "kind, pipeline, slot, connector, partition";
 
 /// Maximum bytes of cached results.
 const MEMO_BOUND: i64 = 256 << 20;
@@ -48,6 +51,8 @@ pub(super) struct Table {
     pub(super) state: String,
     memo: String,
     pub(super) letters: String,
+    /// True once the tables are known to have the present form.
+    pub(super) is_current: Cell<bool>,
     /// Bytes of results that were stored since the oldest were last removed.
     remembered: Cell<i64>,
 }
@@ -72,14 +77,22 @@ impl Table {
             parts.iter().map(|part| format!("\"{}\"", part.replace('"', "\"\""))).collect::<Vec<_>>().join(".")
         };
         let (state, memo, letters) = (quoted(""), quoted("_memo"), quoted("_dlq"));
-        Ok(Table { name: name.to_owned(), state, memo, letters, remembered: Cell::new(MEMO_BOUND) })
+        Ok(Table {
+            name: name.to_owned(),
+            state,
+            memo,
+            letters,
+            is_current: Cell::new(false),
+            remembered: Cell::new(MEMO_BOUND),
+        })
     }
 
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Creates the tables if they do not exist; otherwise only examines them.
+    /// Creates the tables if they do not exist; otherwise only examines them. Tables of an earlier form stay as they are
+    /// until [`Table::upgrade`].
     pub(super) async fn prepare(&self, client: &mut Client) -> Result<Prepared, Error> {
         let transaction = client.transaction().await?;
         // If two processes start at the same time, one of them creates the tables.
@@ -90,7 +103,7 @@ impl Table {
             let make = format!(
                 "CREATE TABLE {state} (kind text NOT NULL, pipeline text NOT NULL, connector text NOT NULL, \
                  partition text NOT NULL, number bigint NOT NULL, value bytea NOT NULL, \
-                 PRIMARY KEY (kind, pipeline, connector, partition));\
+                 slot bigint NOT NULL DEFAULT 0, PRIMARY KEY ({KEY}));\
                  CREATE TABLE {memo} (space text NOT NULL, key bytea NOT NULL, value bytea NOT NULL, \
                  kept timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (space, key));\
                  INSERT INTO {state} VALUES ('{VERSION}', '', '', '', {SCHEMA}, '')"
@@ -125,7 +138,9 @@ impl Table {
         let mut outcomes = Vec::with_capacity(writes.len());
         let mut rest = writes;
         while let Some(first) = rest.first() {
-            let marks = rest.iter().take_while(|write| matches!(write, Write::Marks { .. })).count();
+            // Lanes that a write removes may come back in the next one.
+            let moves_only = |write: &&Write| matches!(write, Write::Marks { drops, .. } if drops.is_empty());
+            let marks = rest.iter().take_while(moves_only).count();
             if marks > 0 {
                 let (group, after) = rest.split_at(marks);
                 outcomes.extend(self.put_marks(transaction, group).await?);
@@ -134,7 +149,15 @@ impl Table {
             }
             rest = &rest[1..];
             outcomes.push(match first {
-                Write::Claim(pipeline) => Ok(WriteResult::Epoch(self.claim(transaction, pipeline).await?)),
+                Write::Claim(unit) => Ok(WriteResult::Epoch(self.claim(transaction, unit).await?)),
+                Write::Marks { epoch, drops, .. } => {
+                    let stored = self.put_marks(transaction, std::slice::from_ref(first)).await?;
+                    if stored.iter().all(Result::is_ok) {
+                        self.drop_lanes(transaction, &epoch.unit, drops).await?;
+                    }
+                    outcomes.extend(stored);
+                    continue;
+                }
                 Write::Status { pipeline, status } => {
                     let change = |stored: &mut StoredPipeline| stored.status = status.clone();
                     self.change_pipeline(transaction, pipeline, change).await?
@@ -171,7 +194,7 @@ impl Table {
                 Write::Active { pipeline, connector, settings } => {
                     let sql = format!(
                         "INSERT INTO {} VALUES ('{ACTIVE}', $1, $2, '', 0, $3) \
-                         ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
+                         ON CONFLICT ({KEY}) DO UPDATE SET value = EXCLUDED.value",
                         self.state
                     );
                     transaction.execute(&sql, &[&&**pipeline, &&**connector, &&settings[..]]).await?;
@@ -196,7 +219,16 @@ impl Table {
                     }
                     changed
                 }
-                Write::Letters { pipeline, change } => self.change_letters(transaction, pipeline, change).await?,
+                Write::Letters { pipeline, epoch, change } => {
+                    let owned = match epoch {
+                        Some(epoch) => self.check(transaction, epoch).await?,
+                        None => Ok(()),
+                    };
+                    match owned {
+                        Ok(()) => self.change_letters(transaction, pipeline, change).await?,
+                        Err(fenced) => Err(fenced),
+                    }
+                }
                 Write::Schema { subject, text } => self.create_schema(transaction, subject, text).await?,
                 Write::DeleteSchemas { subject, versions, how } => {
                     self.delete_schemas(transaction, subject, versions, *how).await?;
@@ -210,7 +242,7 @@ impl Table {
                     // Written to the write-ahead log and the pages of the table, so that both need space for it.
                     let sql = format!(
                         "INSERT INTO {0} VALUES ('{TRIAL}', '', '', '', 0, $1) \
-                         ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
+                         ON CONFLICT ({KEY}) DO UPDATE SET value = EXCLUDED.value",
                         self.state
                     );
                     transaction.execute(&sql, &[&incompressible(*bytes)]).await?;
@@ -218,77 +250,7 @@ impl Table {
                     transaction.execute(&sql, &[]).await?;
                     Ok(WriteResult::Nothing)
                 }
-                Write::Marks { .. } => unreachable!("taken as a group above"),
             });
-        }
-        Ok(outcomes)
-    }
-
-    async fn claim(&self, transaction: &Transaction<'_>, pipeline: &Str) -> Result<Epoch, Error> {
-        let sql = format!(
-            "INSERT INTO {0} AS t VALUES ('{EPOCH}', $1, '', '', 1, '') \
-             ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET number = t.number + 1 RETURNING number",
-            self.state
-        );
-        let row = transaction.query_one(&sql, &[&&**pipeline]).await?;
-        Ok(Epoch { pipeline: pipeline.clone(), number: number(row.get(0)) })
-    }
-
-    /// Returns the numbers of the latest claims and locks them until the transaction ends.
-    async fn epochs(
-        &self,
-        transaction: &Transaction<'_>,
-        pipelines: &BTreeSet<&str>,
-    ) -> Result<BTreeMap<String, u64>, Error> {
-        let sql = format!(
-            "SELECT pipeline, number FROM {} WHERE kind = '{EPOCH}' AND pipeline = ANY($1) ORDER BY pipeline FOR SHARE",
-            self.state
-        );
-        let pipelines: Vec<&str> = pipelines.iter().copied().collect();
-        let rows = transaction.query(&sql, &[&pipelines]).await?;
-        Ok(rows.iter().map(|row| (row.get(0), number(row.get(1)))).collect())
-    }
-
-    /// Stores the marks of several pipelines in two statements.
-    async fn put_marks(
-        &self,
-        transaction: &Transaction<'_>,
-        writes: &[Write],
-    ) -> Result<Vec<Result<WriteResult, StoreError>>, Error> {
-        let pipelines = writes.iter().filter_map(marks_of).map(|(epoch, ..)| &*epoch.pipeline).collect();
-        let epochs = self.epochs(transaction, &pipelines).await?;
-        let mut outcomes = Vec::with_capacity(writes.len());
-        // The last of several marks of a lane.
-        let mut latest: BTreeMap<(&str, &str, &str, Str), &Mark> = BTreeMap::new();
-        for (epoch, moves, receipts) in writes.iter().filter_map(marks_of) {
-            let outcome = fence(epoch, epochs.get(&*epoch.pipeline).copied().unwrap_or(0));
-            if outcome.is_ok() {
-                let pipeline = epoch.pipeline.as_str();
-                for (lane, mark) in moves {
-                    latest.insert((MARK, pipeline, lane.connector.as_str(), lane.partition.0.clone()), mark);
-                }
-                for Receipt { destination, lane, mark } in receipts {
-                    latest.insert((RECEIPT, pipeline, destination.as_str(), lane_text(lane)), mark);
-                }
-            }
-            outcomes.push(outcome.map(|()| WriteResult::Nothing));
-        }
-        let column =
-            |of: fn(&(&'static str, &str, &str, Str)) -> String| latest.keys().map(of).collect::<Vec<String>>();
-        let values: Vec<Vec<u8>> = latest.values().map(|mark| encode(mark)).collect();
-        if !values.is_empty() {
-            let sql = format!(
-                "INSERT INTO {} SELECT kind, pipeline, connector, partition, 0, value \
-                 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[]) \
-                 AS moved (kind, pipeline, connector, partition, value) \
-                 ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
-                self.state
-            );
-            let kinds = column(|key| key.0.to_owned());
-            let pipelines = column(|key| key.1.to_owned());
-            let connectors = column(|key| key.2.to_owned());
-            let partitions = column(|key| key.3.to_string());
-            transaction.execute(&sql, &[&kinds, &pipelines, &connectors, &partitions, &values]).await?;
         }
         Ok(outcomes)
     }
@@ -316,7 +278,7 @@ impl Table {
                 let remove = format!(
                     "DELETE FROM {state} t USING {state} f WHERE f.kind = '{from}' AND f.pipeline = $1 \
                      AND f.connector = $2 AND t.kind = '{to}' AND t.pipeline = $1 AND t.connector = $2 \
-                     AND t.partition = f.partition"
+                     AND t.partition = f.partition AND t.slot = f.slot"
                 );
                 transaction.execute(&remove, &[&&**pipeline, &&**connector]).await?;
                 let rename = format!(
@@ -356,7 +318,7 @@ impl Table {
     async fn put_pipeline(&self, transaction: &Transaction<'_>, id: &str, json: &[u8]) -> Result<(), Error> {
         let sql = format!(
             "INSERT INTO {} VALUES ('{PIPELINE}', $1, '', '', 0, $2) \
-             ON CONFLICT (kind, pipeline, connector, partition) DO UPDATE SET value = EXCLUDED.value",
+             ON CONFLICT ({KEY}) DO UPDATE SET value = EXCLUDED.value",
             self.state
         );
         transaction.execute(&sql, &[&id, &json]).await?;
@@ -406,29 +368,9 @@ impl Table {
         let Table { state, memo, .. } = self;
         match read {
             Read::Pipelines => Ok(self.pipelines(client, "").await?.map(ReadResult::Pipelines)),
-            Read::Marks(epoch) => {
-                // One statement sees one snapshot.
-                let sql = format!(
-                    "SELECT kind, connector, partition, number, value FROM {state} \
-                     WHERE kind IN ('{EPOCH}', '{MARK}') AND pipeline = $1"
-                );
-                let rows = client.query(&sql, &[&&*epoch.pipeline]).await?;
-                let (claims, marks): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.get::<_, &str>(0) == EPOCH);
-                let theirs = claims.first().map_or(0, |row| number(row.get(3)));
-                let marks = marks.iter().map(|row| (row.get(1), row.get(2), row.get(4)));
-                Ok(fence(epoch, theirs).and_then(|()| understood(&epoch.pipeline, marks)).map(ReadResult::Marks))
-            }
-            Read::Receipts(epoch) => {
-                let sql = format!(
-                    "SELECT kind, connector, partition, number, value FROM {state} \
-                     WHERE kind IN ('{EPOCH}', '{RECEIPT}') AND pipeline = $1"
-                );
-                let rows = client.query(&sql, &[&&*epoch.pipeline]).await?;
-                let (claims, receipts): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.get::<_, &str>(0) == EPOCH);
-                let theirs = claims.first().map_or(0, |row| number(row.get(3)));
-                let receipts = receipts.iter().map(|row| receipt(row.get(1), row.get(2), row.get(4)));
-                Ok(fence(epoch, theirs).and_then(|()| receipts.collect()).map(ReadResult::Receipts))
-            }
+            Read::Marks(epoch) => self.unit_marks(client, epoch).await,
+            Read::Receipts(epoch) => self.unit_receipts(client, epoch).await,
+            Read::Slots(pipeline) => self.slots(client, pipeline).await.map(|slots| Ok(ReadResult::Slots(slots))),
             Read::Positions(pipeline) => self.marks(client, pipeline, MARK).await,
             Read::DetachedMarks(pipeline) => self.marks(client, pipeline, DETACHED).await,
             Read::Recall { space, keys } => {
@@ -484,28 +426,6 @@ fn json(pipeline: &StoredPipeline) -> Result<Vec<u8>, StoreError> {
         .map_err(|error| StoreError::Damaged(format!("pipeline {} cannot be written: {error}", pipeline.id)))
 }
 
-/// Encodes a lane as text for the column `partition`.
-fn lane_text(lane: &LaneId) -> Str {
-    serde_json::json!([lane.connector.as_str(), lane.partition.0.as_str()]).to_string().into()
-}
-
-fn receipt(destination: &str, lane: &str, value: &[u8]) -> Result<Receipt, StoreError> {
-    let damaged = || StoreError::Damaged(format!("a receipt of {destination} cannot be decoded"));
-    let (connector, partition): (String, String) = serde_json::from_str(lane).map_err(|_| damaged())?;
-    let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
-    Ok(Receipt { destination: destination.into(), lane, mark: decode(value).ok_or_else(damaged)? })
-}
-
-/// The epoch of a commit, the marks of its lanes, and the receipts of destinations.
-type Commit<'a> = (&'a Epoch, &'a [(LaneId, Mark)], &'a [Receipt]);
-
-fn marks_of(write: &Write) -> Option<Commit<'_>> {
-    match write {
-        Write::Marks { epoch, moves, receipts } => Some((epoch, moves, receipts)),
-        _ => None,
-    }
-}
-
 /// Returns bytes that the server cannot compress.
 fn incompressible(bytes: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -516,21 +436,4 @@ fn incompressible(bytes: usize) -> Vec<u8> {
         (state >> 32) as u8
     };
     (0..bytes).map(|_| next()).collect()
-}
-
-fn number(stored: i64) -> u64 {
-    u64::try_from(stored).unwrap_or(0)
-}
-
-fn understood<'a>(
-    pipeline: &str,
-    marks: impl Iterator<Item = (&'a str, &'a str, &'a [u8])>,
-) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
-    marks
-        .map(|(connector, partition, value)| {
-            let cut_off = || StoreError::Damaged(format!("the position of {pipeline}:{connector} is truncated"));
-            let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
-            Ok((lane, decode(value).ok_or_else(cut_off)?))
-        })
-        .collect()
 }

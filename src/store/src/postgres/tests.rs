@@ -1,8 +1,9 @@
 mod silence;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anabranch_plugin::state::{Epoch, ResultCache as _, StateStore as _};
+use anabranch_plugin::state::{Commit, Epoch, ResultCache as _, StateStore as _, Unit};
 use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use bytes::Bytes;
@@ -39,11 +40,11 @@ fn refused(result: Result<Store, OpenError>) -> PostgresError {
 async fn a_claim_of_another_process_fences_this_one() {
     let Some(database) = Database::create() else { return };
     let (here, there) = (open(database.url(), "kv").unwrap(), open(database.url(), "kv").unwrap());
-    let ours = here.claim(&"p".into()).await.unwrap();
-    here.commit(&ours, &[(lane(), mark(1))]).await.unwrap();
-    let theirs = there.claim(&"p".into()).await.unwrap();
+    let ours = here.claim(&Unit::whole("p")).await.unwrap();
+    here.commit(&ours, Commit::of(&[(lane(), mark(1))])).await.unwrap();
+    let theirs = there.claim(&Unit::whole("p")).await.unwrap();
     assert_eq!(there.load(&theirs).await.unwrap()[&lane()], mark(1));
-    let fenced = here.commit(&ours, &[(lane(), mark(2))]).await.unwrap_err();
+    let fenced = here.commit(&ours, Commit::of(&[(lane(), mark(2))])).await.unwrap_err();
     assert!(matches!(fenced, StoreError::Fenced { ours: 1, theirs: 2, .. }), "{fenced}");
     assert_eq!(there.load(&theirs).await.unwrap()[&lane()], mark(1));
 }
@@ -55,15 +56,15 @@ async fn racing_owners_never_overwrite_a_later_one() {
     let stores = [open(database.url(), "kv").unwrap(), open(database.url(), "kv").unwrap()];
     for round in 0..20 {
         let claims = futures::future::join_all(stores.iter().map(|store| async {
-            let epoch = store.claim(&"p".into()).await.unwrap();
-            let stored = store.commit(&epoch, &[(lane(), mark(epoch.number))]).await;
+            let epoch = store.claim(&Unit::whole("p")).await.unwrap();
+            let stored = store.commit(&epoch, Commit::of(&[(lane(), mark(epoch.number))])).await;
             (epoch.number, stored.is_ok())
         }));
         let claims = claims.await;
         let latest = claims.iter().map(|(number, _)| *number).max().unwrap();
         assert_eq!(latest, 3 * round + 2);
         assert!(claims.contains(&(latest, true)), "{claims:?}");
-        let epoch = stores[0].claim(&"p".into()).await.unwrap();
+        let epoch = stores[0].claim(&Unit::whole("p")).await.unwrap();
         assert_eq!(stores[1].load(&epoch).await.unwrap()[&lane()], mark(latest));
     }
 }
@@ -73,7 +74,7 @@ async fn a_lost_connection_is_made_anew() {
     let Some(server) = Server::start(&[]) else { return };
     let server = Arc::new(server);
     let store = open(server.url(), "kv").unwrap();
-    let epoch = store.claim(&"p".into()).await.unwrap();
+    let epoch = store.claim(&Unit::whole("p")).await.unwrap();
     let away = server.clone();
     let restart = tokio::task::spawn_blocking(move || {
         for _ in 0..2 {
@@ -85,7 +86,7 @@ async fn a_lost_connection_is_made_anew() {
     while !restart.is_finished() || seq < 50 {
         seq += 1;
         // The server may be away for longer than it is waited for; the pipeline would recover then.
-        while let Err(error) = store.commit(&epoch, &[(lane(), mark(seq))]).await {
+        while let Err(error) = store.commit(&epoch, Commit::of(&[(lane(), mark(seq))])).await {
             assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
         }
         assert_eq!(loaded(&store, &epoch).await, mark(seq));
@@ -93,9 +94,9 @@ async fn a_lost_connection_is_made_anew() {
     restart.await.unwrap();
     server.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'anabranch'");
     assert_eq!(store.load(&epoch).await.unwrap()[&lane()], mark(seq));
-    store.commit(&epoch, &[(lane(), mark(seq + 1))]).await.unwrap();
+    store.commit(&epoch, Commit::of(&[(lane(), mark(seq + 1))])).await.unwrap();
     server.stop();
-    let error = store.commit(&epoch, &[(lane(), mark(seq + 2))]).await.unwrap_err();
+    let error = store.commit(&epoch, Commit::of(&[(lane(), mark(seq + 2))])).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     server.resume();
     assert_eq!(loaded(&store, &epoch).await, mark(seq + 1));
@@ -126,9 +127,9 @@ async fn other_tables_and_later_versions_are_refused_and_left_alone() {
     assert_eq!(database.query("SELECT count(*) FROM cats"), ["0"]);
     drop(open(database.url(), "other.kv").unwrap());
     drop(open(database.url(), "other.kv").unwrap());
-    database.query("UPDATE other.kv SET number = 2 WHERE kind = 'schema'");
+    database.query("UPDATE other.kv SET number = 3 WHERE kind = 'schema'");
     let error = refused(open(database.url(), "other.kv"));
-    assert!(matches!(error, PostgresError::Newer { found: 2, .. }), "{error}");
+    assert!(matches!(error, PostgresError::Newer { found: 3, .. }), "{error}");
     database.query("DELETE FROM other.kv");
     assert!(matches!(refused(open(database.url(), "other.kv")), PostgresError::Foreign { .. }));
     for table in ["", "a.b.c", "a.", &"x".repeat(59)] {
@@ -142,8 +143,8 @@ async fn other_tables_and_later_versions_are_refused_and_left_alone() {
 async fn damage_is_an_error_and_never_a_restart_from_nothing() {
     let Some(database) = Database::create() else { return };
     let store = open(database.url(), "kv").unwrap();
-    let epoch = store.claim(&"p".into()).await.unwrap();
-    store.commit(&epoch, &[(lane(), mark(5))]).await.unwrap();
+    let epoch = store.claim(&Unit::whole("p")).await.unwrap();
+    store.commit(&epoch, Commit::of(&[(lane(), mark(5))])).await.unwrap();
     database.query("UPDATE kv SET value = substr(value, 1, 15) WHERE kind = 'mark'");
     let error = store.load(&epoch).await.unwrap_err();
     assert!(matches!(&error, StoreError::Damaged(what) if what.contains("p:in")), "{error}");
@@ -156,7 +157,7 @@ async fn damage_is_an_error_and_never_a_restart_from_nothing() {
         Err(StoreError::Damaged(_))
     ));
     database.query("DROP TABLE kv");
-    let error = store.commit(&epoch, &[(lane(), mark(6))]).await.unwrap_err();
+    let error = store.commit(&epoch, Commit::of(&[(lane(), mark(6))])).await.unwrap_err();
     assert!(error.to_string().contains("42P01"), "{error}");
 }
 
@@ -186,4 +187,34 @@ fn a_server_that_is_not_there_is_named_without_the_password() {
     let error = refused(open(url, "kv"));
     let text = format!("{error} {error:?}");
     assert!(text.contains(&format!("127.0.0.1:{free}")) && !text.contains("hunter2"), "{text}");
+}
+
+#[tokio::test]
+async fn an_upgrade_that_is_interrupted_changes_nothing_and_is_repeated() {
+    let Some(database) = Database::create() else { return };
+    let database = Arc::new(database);
+    database.query(include_str!("../../fixtures/postgres-1.sql"));
+    let all = "SELECT * FROM state ORDER BY kind, pipeline, connector, partition";
+    let before = database.query(all);
+    let Ok(table) = Table::parse("state") else { panic!("a name") };
+    let Ok(address) = Address::parse(&database.url().into()) else { panic!("an address") };
+    let mut session = address.connect().await.unwrap();
+    // The upgrade waits for this session in the middle, and its own is cut.
+    let held = database.hold("LOCK TABLE state IN ACCESS SHARE MODE");
+    let over = Arc::new(AtomicBool::new(false));
+    let (server, is_over) = (database.clone(), over.clone());
+    let cut = tokio::task::spawn_blocking(move || {
+        let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                   AND query LIKE 'ALTER TABLE%' AND datname = current_database()";
+        while server.query(cut).is_empty() && !is_over.load(Ordering::Relaxed) {}
+    });
+    let outcome = table.upgrade(session.client()).await;
+    over.store(true, Ordering::Relaxed);
+    cut.await.unwrap();
+    assert!(outcome.is_err());
+    drop(held);
+    assert_eq!(database.query(all), before);
+    let store = open(database.url(), "state").unwrap();
+    assert_eq!(store.claim(&Unit::whole("feed")).await.unwrap().number, 3);
+    assert_eq!(database.query("SELECT number FROM state WHERE kind = 'schema'"), ["2"]);
 }

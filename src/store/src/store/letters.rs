@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anabranch_plugin::letter::{KeptLetters, LetterBounds};
-use anabranch_plugin::state::StoreError;
+use anabranch_plugin::state::{Epoch, StoreError};
 use anabranch_record::text::Str;
 
 use super::Store;
@@ -27,8 +27,20 @@ impl Store {
         letters: Vec<StoredLetter>,
         bounds: &LetterBounds,
     ) -> Result<KeptLetters, StoreError> {
+        self.keep_stored(pipeline, None, letters, bounds).await
+    }
+
+    /// Stores dead letters, of a run if `epoch` is given.
+    pub(super) async fn keep_stored(
+        &self,
+        pipeline: &Str,
+        epoch: Option<&Epoch>,
+        letters: Vec<StoredLetter>,
+        bounds: &LetterBounds,
+    ) -> Result<KeptLetters, StoreError> {
         let oldest = bounds.age.map_or(0, |age| nanos(SystemTime::now().checked_sub(age).unwrap_or(UNIX_EPOCH)));
-        let changed = self.change_letters(pipeline, LetterChange::Keep { letters, bounds: *bounds, oldest }).await?;
+        let change = LetterChange::Keep { letters, bounds: *bounds, oldest };
+        let changed = self.change_letters(pipeline, epoch, change).await?;
         let LetterChangeResult { kept, full, removed: evicted } = changed;
         if let Some(evicted) = self.evictions.to_log(pipeline, evicted, Instant::now()) {
             let LetterBounds { count, bytes, age, full: _ } = *bounds;
@@ -47,7 +59,7 @@ impl Store {
     /// # Errors
     /// The store cannot be written.
     pub async fn settle_letters(&self, pipeline: &Str, settled: Vec<ReplayedLetter>) -> Result<(), StoreError> {
-        self.change_letters(pipeline, LetterChange::Settle(settled)).await.map(drop)
+        self.change_letters(pipeline, None, LetterChange::Settle(settled)).await.map(drop)
     }
 
     /// Removes dead letters. Returns their number.
@@ -55,7 +67,7 @@ impl Store {
     /// # Errors
     /// The store cannot be written.
     pub async fn remove_letters(&self, pipeline: &Str, which: LetterSelection) -> Result<u64, StoreError> {
-        Ok(self.change_letters(pipeline, LetterChange::Remove(which)).await?.removed)
+        Ok(self.change_letters(pipeline, None, LetterChange::Remove(which)).await?.removed)
     }
 
     /// Returns the newest dead letters below a number, newest first: at most `most`, or fewer if they are large.
@@ -108,8 +120,13 @@ impl Store {
         }
     }
 
-    async fn change_letters(&self, pipeline: &Str, change: LetterChange) -> Result<LetterChangeResult, StoreError> {
-        match self.write(Write::Letters { pipeline: pipeline.clone(), change }).await? {
+    async fn change_letters(
+        &self,
+        pipeline: &Str,
+        epoch: Option<&Epoch>,
+        change: LetterChange,
+    ) -> Result<LetterChangeResult, StoreError> {
+        match self.write(Write::Letters { pipeline: pipeline.clone(), epoch: epoch.cloned(), change }).await? {
             WriteResult::Letters(changed) => Ok(changed),
             _ => Err(StoreError::Damaged("the response does not match the request".to_owned())),
         }

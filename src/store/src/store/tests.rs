@@ -1,4 +1,6 @@
+mod forms;
 mod letters;
+mod units;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -120,13 +122,13 @@ fn good(pipelines: &[StoredPipeline]) -> Provision {
 
 async fn with_position(store: Store) -> Store {
     store.provision(good(&[pipeline()])).await.unwrap();
-    let epoch = store.claim(&"p1".into()).await.unwrap();
-    store.commit(&epoch, &[(lane("in"), mark(7))]).await.unwrap();
+    let epoch = store.claim(&Unit::whole("p1")).await.unwrap();
+    store.commit(&epoch, Commit::of(&[(lane("in"), mark(7))])).await.unwrap();
     store
 }
 
 async fn position(store: &Store) -> Option<u64> {
-    let epoch = store.claim(&"p1".into()).await.unwrap();
+    let epoch = store.claim(&Unit::whole("p1")).await.unwrap();
     store.load(&epoch).await.unwrap().get(&lane("in")).map(|m| m.seq)
 }
 
@@ -139,20 +141,20 @@ async fn marks_survive_a_restart_and_old_epochs_are_fenced() {
     for database in TestDatabases::new().durable() {
         {
             let store = Store::open(&database).unwrap();
-            let first = store.claim(&"p1".into()).await.unwrap();
-            store.commit(&first, &[(lane("in"), mark(1)), (lane("in2"), mark(9))]).await.unwrap();
-            let second = store.claim(&"p1".into()).await.unwrap();
-            let fenced = store.commit(&first, &[(lane("in"), mark(2))]).await.unwrap_err();
+            let first = store.claim(&Unit::whole("p1")).await.unwrap();
+            store.commit(&first, Commit::of(&[(lane("in"), mark(1)), (lane("in2"), mark(9))])).await.unwrap();
+            let second = store.claim(&Unit::whole("p1")).await.unwrap();
+            let fenced = store.commit(&first, Commit::of(&[(lane("in"), mark(2))])).await.unwrap_err();
             assert!(matches!(fenced, StoreError::Fenced { ours: 1, theirs: 2, .. }), "{fenced}");
             assert!(matches!(store.load(&first).await, Err(StoreError::Fenced { .. })));
             assert_eq!(store.load(&second).await.unwrap()[&lane("in")], mark(1));
         }
         let store = Store::open(&database).unwrap();
-        let third = store.claim(&"p1".into()).await.unwrap();
+        let third = store.claim(&Unit::whole("p1")).await.unwrap();
         assert_eq!(third.number, 3);
         let marks = store.load(&third).await.unwrap();
         assert_eq!((&marks[&lane("in")], &marks[&lane("in2")]), (&mark(1), &mark(9)));
-        let other = store.claim(&"p10".into()).await.unwrap();
+        let other = store.claim(&Unit::whole("p10")).await.unwrap();
         assert!(store.load(&other).await.unwrap().is_empty());
     }
 }
@@ -160,16 +162,16 @@ async fn marks_survive_a_restart_and_old_epochs_are_fenced() {
 #[tokio::test]
 async fn of_two_marks_of_a_lane_the_later_counts() {
     for store in TestDatabases::new().stores() {
-        let epoch = store.claim(&"p1".into()).await.unwrap();
+        let epoch = store.claim(&Unit::whole("p1")).await.unwrap();
         let moves = [(lane("in"), mark(1)), (lane("in"), mark(2))];
         let commits = (3..9).map(|seq| {
             let (store, epoch) = (&store, &epoch);
-            async move { store.commit(epoch, &[(lane("in"), mark(seq))]).await }
+            async move { store.commit(epoch, Commit::of(&[(lane("in"), mark(seq))])).await }
         });
-        store.commit(&epoch, &moves).await.unwrap();
+        store.commit(&epoch, Commit::of(&moves)).await.unwrap();
         assert!(futures::future::join_all(commits).await.into_iter().all(|outcome| outcome.is_ok()));
         assert_eq!(store.load(&epoch).await.unwrap()[&lane("in")], mark(8));
-        store.commit(&epoch, &[]).await.unwrap();
+        store.commit(&epoch, Commit::of(&[])).await.unwrap();
     }
 }
 
@@ -181,7 +183,7 @@ async fn receipts_are_stored_with_the_marks_and_go_with_them() {
         Receipt { destination: destination.into(), lane, mark: mark(seq) }
     };
     let of = async |store: &Store| {
-        let epoch = store.claim(&"p1".into()).await.unwrap();
+        let epoch = store.claim(&Unit::whole("p1")).await.unwrap();
         let mut found = store.receipts(&epoch).await.unwrap();
         found.sort_by_key(|receipt| (receipt.destination.clone(), receipt.lane.clone()));
         found
@@ -190,15 +192,18 @@ async fn receipts_are_stored_with_the_marks_and_go_with_them() {
     for database in databases.durable() {
         let store = with_position(Store::open(&database).unwrap()).await;
         assert_eq!(of(&store).await, []);
-        let old = store.claim(&"p1".into()).await.unwrap();
-        let epoch = store.claim(&"p1".into()).await.unwrap();
-        let fenced = store.commit_with_receipts(&old, &[], &[receipt("out", "in", 1)]).await;
+        let old = store.claim(&Unit::whole("p1")).await.unwrap();
+        let epoch = store.claim(&Unit::whole("p1")).await.unwrap();
+        let fenced = store.commit(&old, Commit::of(&[]).with_receipts(&[receipt("out", "in", 1)])).await;
         assert!(matches!(fenced, Err(StoreError::Fenced { .. })), "{fenced:?}");
         let all = [receipt("out", "in", 8), receipt("out", "other", 3), receipt("more", "in", 4)];
-        store.commit_with_receipts(&epoch, &[(lane("in"), mark(8))], &all).await.unwrap();
-        store.commit_with_receipts(&epoch, &[(lane("in"), mark(9))], &[receipt("out", "in", 9)]).await.unwrap();
-        let other = store.claim(&"p2".into()).await.unwrap();
-        store.commit_with_receipts(&other, &[], &[receipt("out", "in", 1)]).await.unwrap();
+        store.commit(&epoch, Commit::of(&[(lane("in"), mark(8))]).with_receipts(&all)).await.unwrap();
+        store
+            .commit(&epoch, Commit::of(&[(lane("in"), mark(9))]).with_receipts(&[receipt("out", "in", 9)]))
+            .await
+            .unwrap();
+        let other = store.claim(&Unit::whole("p2")).await.unwrap();
+        store.commit(&other, Commit::of(&[]).with_receipts(&[receipt("out", "in", 1)])).await.unwrap();
         drop(store);
         let store = Store::open(&database).unwrap();
         assert_eq!(position(&store).await, Some(9));
@@ -211,7 +216,7 @@ async fn receipts_are_stored_with_the_marks_and_go_with_them() {
         assert_eq!(of(&store).await, expected[1..2]);
         store.delete(&"p1".into()).await.unwrap();
         // The destinations may have marks of the generation that ended: what comes again under the id is of another.
-        let epoch = store.claim(&"p1".into()).await.unwrap();
+        let epoch = store.claim(&Unit::whole("p1")).await.unwrap();
         let anew = ["in", "other"].map(|source| (receipt("out", source, 0).lane, Mark::beginning(2)));
         assert_eq!(store.load(&epoch).await.unwrap(), anew.into_iter().collect());
         store.delete(&"p1".into()).await.unwrap();
@@ -246,7 +251,7 @@ async fn what_is_remembered_is_found_by_space_and_key() {
                 store.set_active(&"p".into(), &connector.into(), value(text)).await.unwrap();
             }
             // Makes it durable.
-            store.claim(&"p1".into()).await.unwrap();
+            store.claim(&Unit::whole("p1")).await.unwrap();
         }
         let store = Store::open(&database).unwrap();
         assert_eq!(store.recall("a", &[key(1)]).await.unwrap(), [Some(value("1"))]);
@@ -369,14 +374,14 @@ async fn a_fenced_commit_does_not_disturb_those_it_is_grouped_with() {
         let mut old = Vec::new();
         for i in 0..20 {
             let id = Str::from(format!("p{i}"));
-            let epoch = store.claim(&id).await.unwrap();
+            let epoch = store.claim(&Unit::whole(id.clone())).await.unwrap();
             if i % 4 == 0 {
-                store.claim(&id).await.unwrap();
+                store.claim(&Unit::whole(id.clone())).await.unwrap();
             }
             old.push(epoch);
         }
         let moves = [(lane("in"), mark(5))];
-        let outcomes = futures::future::join_all(old.iter().map(|epoch| store.commit(epoch, &moves))).await;
+        let outcomes = futures::future::join_all(old.iter().map(|epoch| store.commit(epoch, Commit::of(&moves)))).await;
         for (i, outcome) in outcomes.iter().enumerate() {
             assert_eq!(outcome.is_err(), i % 4 == 0, "{i}");
         }
@@ -461,8 +466,8 @@ async fn flipped_bits_are_refused_or_harmless() {
     {
         let store = Store::open(&embedded(&path)).unwrap();
         store.provision(good(&[pipeline()])).await.unwrap();
-        let epoch = store.claim(&"p1".into()).await.unwrap();
-        store.commit(&epoch, &[(lane("in"), mark(7))]).await.unwrap();
+        let epoch = store.claim(&Unit::whole("p1")).await.unwrap();
+        store.commit(&epoch, Commit::of(&[(lane("in"), mark(7))])).await.unwrap();
     }
     let whole = std::fs::read(&path).unwrap();
     let used: Vec<usize> = (0..whole.len()).filter(|at| whole[*at] != 0).collect();
@@ -480,7 +485,7 @@ async fn flipped_bits_are_refused_or_harmless() {
             continue;
         };
         assert_eq!(pipelines[0].connectors, pipeline().connectors, "byte {at}");
-        let Ok(epoch) = store.claim(&"p1".into()).await else {
+        let Ok(epoch) = store.claim(&Unit::whole("p1")).await else {
             refused += 1;
             continue;
         };
@@ -500,7 +505,8 @@ fn a_newer_store_is_refused() {
         transaction.open_table(tables::META).unwrap().insert("schema", tables::SCHEMA + 1).unwrap();
         transaction.commit().unwrap();
     }
-    assert!(matches!(Store::open(&embedded(&path)).err(), Some(OpenError::Newer { found: 2, .. })));
+    let refused = Store::open(&embedded(&path)).err();
+    assert!(matches!(refused, Some(OpenError::Newer { found, .. }) if found == tables::SCHEMA + 1));
 }
 
 /// Every field of a pipeline file that is not an id or a type is changed in place and keeps the position.
@@ -575,14 +581,14 @@ async fn a_deleted_pipeline_leaves_nothing_but_the_number_of_its_claim() {
         let store = with_position(store).await;
         let other = StoredPipeline { id: "p2".into(), ..pipeline() };
         store.replace(other).await.unwrap();
-        let before = store.claim(&"p1".into()).await.unwrap();
+        let before = store.claim(&Unit::whole("p1")).await.unwrap();
         store.set_active(&"p1".into(), &"in".into(), Bytes::from_static(b"x")).await.unwrap();
         store.delete(&"p1".into()).await.unwrap();
         let left: Vec<Str> = store.pipelines().await.unwrap().into_iter().map(|pipeline| pipeline.id).collect();
         assert_eq!(left, ["p2"]);
         assert_eq!(position(&store).await, None);
         assert_eq!(store.active(&"p1".into(), &"in".into()).await.unwrap(), None);
-        assert!(store.claim(&"p1".into()).await.unwrap().number > before.number);
+        assert!(store.claim(&Unit::whole("p1")).await.unwrap().number > before.number);
     }
 }
 

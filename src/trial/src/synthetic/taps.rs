@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition, StepSpec};
-use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
     AsyncOperator, BuiltAsync, BuiltInline, BuiltIsolate, Class, ConfiguredOperator, Decision, Layer, Operator,
     OperatorContext, Rows,
 };
-use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_plugin::source::{OpenedSource, Read, Reader, Room, Source};
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
-use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 
@@ -305,8 +305,8 @@ impl Source for FixedSource {
         true
     }
 
-    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
-        Ok((Box::new(FixedReader(self.0.clone())), Box::new(crate::lines::Unacknowledged)))
+    async fn open(&self, _: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
+        Ok(OpenedSource::new(Box::new(FixedReader(self.0.clone())), Box::new(crate::lines::Unacknowledged)))
     }
 }
 
@@ -346,7 +346,7 @@ const POLICY: WritePolicy =
 
 #[async_trait]
 impl Writer for RecordingDestination {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         for row in rows {
             let fault = self.destination.written(row).and_then(Result::err);
             self.tap.observations.note(self.tap.point, row.clone(), fault);
@@ -375,7 +375,7 @@ impl Destination for DiscardingDestination {
 
 #[async_trait]
 impl Writer for DiscardingDestination {
-    async fn write(&mut self, _: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, _: Write<'_>) -> Result<Verdicts, Fault> {
         Ok(Verdicts::All(Delivered::Durable))
     }
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anabranch_graph::config::MAX_FILE_BYTES;
-use anabranch_graph::config::yaml::{self, Entry, Node, Value};
+use anabranch_config::MAX_FILE_BYTES;
+use anabranch_config::yaml::{self, Entry, Node, Value};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Files, Severity, Span, Spanned};
 use anabranch_record::fault::FaultClass;
 use anabranch_record::text::Str;

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use anabranch_graph::config::yaml::{Entry, Map, Node, Scalar, Value};
+use anabranch_config::yaml::{Entry, Map, Node, Scalar, Value};
 use anabranch_plugin::arguments::parse_duration;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span, Spanned};
 use anabranch_record::near::did_you_mean;
@@ -208,7 +208,7 @@ pub(super) fn json(node: &Node) -> Json {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::config::yaml;
+    use anabranch_config::yaml;
     use anabranch_plugin::diagnostic::FileId;
     use serde_json::json;
 

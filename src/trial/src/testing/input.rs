@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anabranch_graph::config::yaml::{Entry, Node, Value};
+use anabranch_config::yaml::{Entry, Node, Value};
 use anabranch_plugin::diagnostic::{Diagnostics, Spanned};
 use anabranch_process::files::read_text;
 use anabranch_record::json::parse_value;

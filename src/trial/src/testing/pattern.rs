@@ -331,7 +331,7 @@ fn child(path: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_graph::config::yaml;
+    use anabranch_config::yaml;
     use anabranch_plugin::diagnostic::{Diagnostics, FileId};
     use serde_json::json;
 

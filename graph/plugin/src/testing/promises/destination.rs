@@ -10,7 +10,7 @@ use anabranch_record::phrase::counted;
 
 use super::super::host;
 use super::{BrokenPromise, promise};
-use crate::destination::{Delivered, Destination, Retry, Verdicts, Writer};
+use crate::destination::{Delivered, Destination, Retry, Verdicts, Write, Writer};
 
 /// Checks the promises of a destination, and returns what it stores for `rows`.
 ///
@@ -24,7 +24,7 @@ use crate::destination::{Delivered, Destination, Retry, Verdicts, Writer};
 /// * Repetition: rows that are written again, because the outcome of a write was unknown, remove nothing. Compare what is
 ///   stored after two writes yourself if they must have the same result as one.
 /// * Transactions ([`Retry::Transactional`]): marks are stored with the rows, and a writer that was opened earlier is
-///   fenced.
+///   fenced, also before the first mark, and if a write has none.
 ///
 /// The check cannot see whether what is stored survives a power failure.
 ///
@@ -109,7 +109,7 @@ pub async fn check_refusal<T: PartialEq + Debug>(
     mixed.insert(middle, bad.clone());
     let is_transactional = destination.policy().retry == Retry::Transactional;
     let marks = session.marks(mixed.len());
-    let (fault, has_written) = match session.writer.write(&mixed, &marks).await {
+    let (fault, has_written) = match session.writer.write(Write::new(&mixed).marks(&marks)).await {
         Ok(Verdicts::All(_)) => return Err(BrokenPromise("the destination does not refuse the row".to_owned())),
         Ok(Verdicts::Each(_)) if is_transactional => {
             return Err(BrokenPromise("a transactional destination refuses rows only with `Refused`".to_owned()));
@@ -148,7 +148,20 @@ async fn check_transactions<T: PartialEq + Debug>(
     stored: &mut impl AsyncFnMut() -> Vec<T>,
     rows: &[Record],
 ) -> Result<(), BrokenPromise> {
+    let mut fenced = Session::open(destination).await?;
     let mut earlier = Session::open(destination).await?;
+    for marks in [Vec::new(), fenced.marks(1)] {
+        match fenced.writer.write(Write::new(&rows[..1]).marks(&marks)).await {
+            Err(fault) if fault.class() == FaultClass::Transient => {}
+            other => {
+                return Err(BrokenPromise(format!(
+                    "before the first mark, a transaction of an earlier writer with the marks {marks:?} does not fail: \
+                     {other:?}"
+                )));
+            }
+        }
+    }
+    drop(fenced);
     earlier.write(&rows[..1], 1).await?;
     let wanted = earlier.marks(0);
     let mut later = Session::open(destination).await?;
@@ -156,7 +169,7 @@ async fn check_transactions<T: PartialEq + Debug>(
     later.write(&rows[1..], rows.len()).await?;
     let before = stored().await;
     let marks = earlier.marks(1);
-    match earlier.writer.write(&rows[1..2], &marks).await {
+    match earlier.writer.write(Write::new(&rows[1..2]).marks(&marks)).await {
         Err(fault) if fault.class() == FaultClass::Transient => {}
         other => return Err(BrokenPromise(format!("a transaction of an earlier writer does not fail: {other:?}"))),
     }
@@ -197,7 +210,7 @@ impl Session {
         let mut is_durable = true;
         for rows in rows.chunks(at_once) {
             let marks = self.marks(rows.len());
-            let written = self.writer.write(rows, &marks).await;
+            let written = self.writer.write(Write::new(rows).marks(&marks)).await;
             let verdicts = written.map_err(|fault| BrokenPromise(format!("a write fails: {fault}")))?;
             let delivered = match verdicts {
                 Verdicts::All(delivered) => vec![delivered],

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::super::host;
 use super::{BrokenPromise, promise};
-use crate::source::{Acker, Read, Reader, Room, Source};
+use crate::source::{Acker, OpenedSource, Read, Reader, Room, Source};
 
 /// Longest time of a read while records are left.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -104,7 +104,12 @@ struct Session {
 impl Session {
     async fn open(source: &dyn Source, resume: &BTreeMap<Partition, Mark>) -> Result<Self, BrokenPromise> {
         let opened = source.open(resume, &host()).await;
-        let (reader, acker) = opened.map_err(|fault| BrokenPromise(format!("the source does not open: {fault}")))?;
+        let opened = opened.map_err(|fault| BrokenPromise(format!("the source does not open: {fault}")))?;
+        let OpenedSource { reader, acker, starts } = opened;
+        let elsewhere = starts.iter().find(|(_, start)| start.is_elsewhere());
+        promise(elsewhere.is_none(), || {
+            format!("the source does not start after the marks that it was given, but elsewhere: {elsewhere:?}")
+        })?;
         Ok(Session { reader, acker, resume: resume.clone(), has_ended: false })
     }
 
@@ -159,8 +164,8 @@ impl Session {
                 let went_on = self.reader.go_on(&partition, self.resume.get(&partition)).await;
                 went_on.map_err(|fault| BrokenPromise(format!("an assigned partition does not resume: {fault}")))?;
             }
-            Read::Progress(..) => {}
-            Read::Revoked(partition) => {
+            Read::Progress(..) | Read::Finished(_) => {}
+            Read::Revoked { partition, .. } | Read::Lost(partition) => {
                 return Err(BrokenPromise(format!("the partition {:?} is revoked", partition.0)));
             }
             Read::CaughtUp => return Ok(true),

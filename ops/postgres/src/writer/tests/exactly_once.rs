@@ -25,25 +25,28 @@ async fn marks_are_stored_with_the_rows() {
     db.query("CREATE TABLE t (n int CHECK (n <> 13))");
     let mut writer = open(&db.url(), SETTINGS).await.unwrap();
     assert_eq!(writer.marks().await.unwrap(), []);
-    let verdicts = writer.write(&rows(0, 100), &[mark(100)]).await.verdict_text();
+    let verdicts = writer.write(Write::new(&rows(0, 100)).marks(&[mark(100)])).await.verdict_text();
     assert_eq!(verdicts, "refused 13 check_violation");
     assert_eq!(db.query("SELECT count(*) FROM t"), ["0"]);
     assert_eq!(writer.marks().await.unwrap(), []);
     let mut good = rows(0, 100);
     good.remove(13);
-    assert_eq!(writer.write(&good, &[mark(100)]).await.verdict_text(), "all");
+    assert_eq!(writer.write(Write::new(&good).marks(&[mark(100)])).await.verdict_text(), "all");
     assert_eq!(db.query("SELECT count(*) FROM t"), ["99"]);
     assert_eq!(writer.marks().await.unwrap(), [mark(100)]);
     // A value that cannot be encoded, beside one that the server refuses.
     let mut bad = vec![create("null", r#"{"n":"x"}"#)];
     bad.extend(rows(12, 15));
-    assert_eq!(writer.write(&bad, &[mark(200)]).await.verdict_text(), "refused 0 value_mismatch, 2 check_violation");
+    assert_eq!(
+        writer.write(Write::new(&bad).marks(&[mark(200)])).await.verdict_text(),
+        "refused 0 value_mismatch, 2 check_violation"
+    );
     assert_eq!(db.query("SELECT count(*) FROM t"), ["99"]);
     writer.close().await.unwrap();
 
     let mut next = open(&db.url(), SETTINGS).await.unwrap();
     assert_eq!(next.marks().await.unwrap(), [mark(100)]);
-    assert_eq!(next.write(&rows(100, 101), &[mark(101)]).await.verdict_text(), "all");
+    assert_eq!(next.write(Write::new(&rows(100, 101)).marks(&[mark(101)])).await.verdict_text(), "all");
     assert_eq!(next.marks().await.unwrap(), [mark(101)]);
 }
 
@@ -52,12 +55,70 @@ async fn an_older_run_writes_no_more() {
     let Some(db) = Database::create() else { return };
     db.query("CREATE TABLE t (n int)");
     let mut old = open(&db.url(), SETTINGS).await.unwrap();
-    old.write(&rows(0, 1), &[mark(1)]).await.unwrap();
+    old.write(Write::new(&rows(0, 1)).marks(&[mark(1)])).await.unwrap();
     let mut new = open(&db.url(), SETTINGS).await.unwrap();
-    let fault = old.write(&rows(1, 2), &[mark(2)]).await.unwrap_err();
+    let fault = old.write(Write::new(&rows(1, 2)).marks(&[mark(2)])).await.unwrap_err();
     assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "fenced"), "{fault}");
-    new.write(&rows(1, 2), &[mark(2)]).await.unwrap();
+    new.write(Write::new(&rows(1, 2)).marks(&[mark(2)])).await.unwrap();
     assert_eq!(db.query("SELECT n FROM t ORDER BY n"), ["0", "1"]);
+}
+
+#[tokio::test]
+async fn marks_of_finished_lanes_are_removed() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (n int)");
+    let mut writer = open(&db.url(), SETTINGS).await.unwrap();
+    let other = |seq| {
+        let (lane, mark) = mark(seq);
+        (LaneId { partition: Partition("1".into()), ..lane }, mark)
+    };
+    writer.write(Write::new(&rows(0, 2)).marks(&[mark(1), other(1)])).await.unwrap();
+    assert!(writer.forget(&[other(1).0]).await.unwrap());
+    assert_eq!(writer.marks().await.unwrap(), [mark(1)]);
+    // The outcome of an earlier attempt may be unknown.
+    assert!(writer.forget(&[other(1).0]).await.unwrap());
+    writer.write(Write::new(&rows(2, 3)).marks(&[mark(2), other(1)])).await.unwrap();
+    assert_eq!(writer.marks().await.unwrap(), [mark(2), other(1)]);
+    let mut next = open(&db.url(), SETTINGS).await.unwrap();
+    let fault = writer.forget(&[mark(2).0]).await.unwrap_err();
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "fenced"), "{fault}");
+    assert_eq!(next.marks().await.unwrap(), [mark(2), other(1)]);
+    db.query("DELETE FROM state.anabranch_marks");
+    let fault = next.forget(&[mark(2).0]).await.unwrap_err();
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "marks_moved"), "{fault}");
+}
+
+/// Like a write, the removal of marks is not repeated if its commit succeeded without an answer.
+#[tokio::test]
+async fn a_removal_without_an_answer_is_not_repeated() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (n int)");
+    let mut writer = open(&db.url(), SETTINGS).await.unwrap();
+    let lanes = [mark(1).0];
+    for polls in 1..200usize {
+        writer.write(Write::new(&rows(0, 1)).marks(&[mark(1)])).await.unwrap();
+        let mut call = writer.forget(&lanes);
+        let mut left = polls;
+        let given_up = std::future::poll_fn(|context| {
+            left -= 1;
+            match (call.as_mut().poll(context), left) {
+                (Poll::Ready(removed), _) => Poll::Ready(removed.is_err()),
+                (Poll::Pending, 0) => Poll::Ready(true),
+                _ => Poll::Pending,
+            }
+        })
+        .await;
+        drop(call);
+        if given_up {
+            assert!(writer.forget(&lanes).await.unwrap());
+        }
+        assert_eq!(writer.marks().await.unwrap(), [], "given up after {polls} polls");
+        if !given_up {
+            assert!(polls > 2);
+            return;
+        }
+    }
+    panic!("the call never ended");
 }
 
 /// A server that was restored, or a standby that took over before it had everything, has an earlier state of the fence.
@@ -73,10 +134,10 @@ async fn a_server_that_lost_what_it_confirmed_is_noticed() {
     ] {
         db.query("DROP TABLE IF EXISTS t; CREATE TABLE t (n int)");
         let mut writer = open(&db.url(), SETTINGS).await.unwrap();
-        writer.write(&rows(0, 1), &[mark(1)]).await.unwrap();
-        writer.write(&rows(1, 2), &[mark(2)]).await.unwrap();
+        writer.write(Write::new(&rows(0, 1)).marks(&[mark(1)])).await.unwrap();
+        writer.write(Write::new(&rows(1, 2)).marks(&[mark(2)])).await.unwrap();
         db.query(lost);
-        let fault = writer.write(&rows(2, 3), &[mark(3)]).await.unwrap_err();
+        let fault = writer.write(Write::new(&rows(2, 3)).marks(&[mark(3)])).await.unwrap_err();
         assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "marks_moved"), "{lost}: {fault}");
         let fault = writer.marks().await.unwrap_err();
         assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "marks_moved"), "{lost}: {fault}");
@@ -85,9 +146,9 @@ async fn a_server_that_lost_what_it_confirmed_is_noticed() {
         let mut next = open(&db.url(), SETTINGS).await.unwrap();
         let left = next.marks().await.unwrap();
         assert_eq!(left.is_empty(), lost.starts_with("TRUNCATE") || lost.starts_with("DROP"), "{lost}: {left:?}");
-        let fault = writer.write(&rows(2, 3), &[mark(3)]).await.unwrap_err();
+        let fault = writer.write(Write::new(&rows(2, 3)).marks(&[mark(3)])).await.unwrap_err();
         assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "fenced"), "{lost}: {fault}");
-        next.write(&rows(2, 3), &[mark(3)]).await.unwrap();
+        next.write(Write::new(&rows(2, 3)).marks(&[mark(3)])).await.unwrap();
         assert_eq!(next.marks().await.unwrap(), [mark(3)]);
     }
 }
@@ -107,12 +168,12 @@ async fn marks_that_were_put_back_without_the_writers_are_noticed() {
             if reads {
                 assert_eq!(writer.marks().await.unwrap(), []);
             }
-            writer.write(&rows(0, 1), &[mark(1)]).await.unwrap();
-            writer.write(&rows(1, 2), &[mark(2)]).await.unwrap();
+            writer.write(Write::new(&rows(0, 1)).marks(&[mark(1)])).await.unwrap();
+            writer.write(Write::new(&rows(1, 2)).marks(&[mark(2)])).await.unwrap();
             db.query(lost);
             let before = db.query("SELECT count(*) FROM t");
             for _ in 0..2 {
-                let fault = writer.write(&rows(2, 3), &[mark(3)]).await.unwrap_err();
+                let fault = writer.write(Write::new(&rows(2, 3)).marks(&[mark(3)])).await.unwrap_err();
                 assert_eq!(
                     (fault.class(), fault.code().name()),
                     (FaultClass::Transient, "marks_moved"),
@@ -130,8 +191,8 @@ async fn marks_that_were_put_back_without_the_writers_are_noticed() {
             let mut next = open(&db.url(), SETTINGS).await.unwrap();
             let seqs: Vec<u64> = next.marks().await.unwrap().iter().map(|(_, mark)| mark.seq).collect();
             assert_eq!(seqs, left, "{lost}");
-            next.write(&rows(2, 3), &[mark(3)]).await.unwrap();
-            next.write(&rows(3, 4), &[mark(4)]).await.unwrap();
+            next.write(Write::new(&rows(2, 3)).marks(&[mark(3)])).await.unwrap();
+            next.write(Write::new(&rows(3, 4)).marks(&[mark(4)])).await.unwrap();
             assert_eq!(next.marks().await.unwrap(), [mark(4)]);
         }
     }
@@ -148,11 +209,11 @@ async fn a_commit_that_fails_is_repeated() {
              FOR EACH ROW EXECUTE FUNCTION die()",
     );
     let mut writer = open(&db.url(), SETTINGS).await.unwrap();
-    let fault = writer.write(&rows(0, 10), &[mark(10)]).await.unwrap_err();
+    let fault = writer.write(Write::new(&rows(0, 10)).marks(&[mark(10)])).await.unwrap_err();
     assert_eq!(fault.class(), FaultClass::Transient, "{fault}");
     db.query("DROP TRIGGER die ON t");
     assert_eq!(db.query("SELECT count(*) FROM t"), ["0"]);
-    assert_eq!(writer.write(&rows(0, 10), &[mark(10)]).await.verdict_text(), "all");
+    assert_eq!(writer.write(Write::new(&rows(0, 10)).marks(&[mark(10)])).await.verdict_text(), "all");
     assert_eq!(db.query("SELECT count(*) FROM t"), ["10"]);
 }
 
@@ -164,7 +225,7 @@ async fn a_commit_without_an_answer_is_not_repeated() {
     let mut writer = open(&db.url(), SETTINGS).await.unwrap();
     let (batch, marks) = (rows(0, 10), [mark(10)]);
     for polls in 1..200usize {
-        let mut call = writer.write(&batch, &marks);
+        let mut call = writer.write(Write::new(&batch).marks(&marks));
         let mut left = polls;
         let given_up = std::future::poll_fn(|context| {
             left -= 1;
@@ -177,7 +238,7 @@ async fn a_commit_without_an_answer_is_not_repeated() {
         .await;
         drop(call);
         if given_up {
-            assert_eq!(writer.write(&batch, &marks).await.verdict_text(), "all");
+            assert_eq!(writer.write(Write::new(&batch).marks(&marks)).await.verdict_text(), "all");
         }
         assert_eq!(db.query("SELECT count(*) FROM t"), ["10"], "given up after {polls} polls");
         db.query("TRUNCATE t");
@@ -198,7 +259,7 @@ async fn marks_end_the_doubt_about_a_commit() {
     let mut written = 0;
     for polls in 1..200usize {
         let (batch, marks) = (rows(written, written + 10), [mark(written + 10)]);
-        let mut call = writer.write(&batch, &marks);
+        let mut call = writer.write(Write::new(&batch).marks(&marks));
         let mut left = polls;
         let given_up = std::future::poll_fn(|context| {
             left -= 1;

@@ -121,7 +121,7 @@ async fn a_field_that_a_table_lacks_names_the_setting_that_adds_columns() {
     let lacks = format!("column_missing: \"t\" has no column \"b\"; it has id, a{remedy}");
     assert_eq!(write(&mut writer, std::slice::from_ref(&b)).await, [lacks.as_str()]);
     // Of a whole write too.
-    let text = writer.write(&vec![b; 8], &[]).await.unwrap_err().to_string();
+    let text = writer.write(Write::new(&vec![b; 8])).await.unwrap_err().to_string();
     assert!(text.contains(remedy), "{text}");
     // A column of the key would not be unique, and a slip of the pen is no new column.
     let key = create(r#"{"order":1}"#, r#"{"a":"x"}"#);
@@ -187,7 +187,7 @@ async fn a_table_that_is_dropped_or_altered_is_retried() {
                 db.query(damage);
                 let rows: Vec<Record> = (n..n + count).map(row).collect();
                 for _ in 0..2 {
-                    let fault = writer.write(&rows, &[]).await.unwrap_err();
+                    let fault = writer.write(Write::new(&rows)).await.unwrap_err();
                     assert_eq!(
                         (fault.class(), fault.code().name()),
                         (FaultClass::Transient, code),
@@ -231,9 +231,9 @@ async fn rows_that_all_lack_the_same_are_not_at_fault() {
     ] {
         let mut rows = vec![row(table, after); 8];
         match code {
-            "row" => drop(writer.write(&rows, &[]).await.unwrap()),
+            "row" => drop(writer.write(Write::new(&rows)).await.unwrap()),
             code => {
-                let fault = writer.write(&rows, &[]).await.unwrap_err();
+                let fault = writer.write(Write::new(&rows)).await.unwrap_err();
                 assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, code), "{fault}");
                 // With one that fits, or fewer, they are odd records.
                 rows[7] = row("t", r#"{"name":"x"}"#);
@@ -261,7 +261,7 @@ async fn rows_that_a_broken_trigger_refuses_are_not_at_fault() {
     let mut writer = open(&db.url(), &[("table", "t")]).await.unwrap();
     let row = |id: i32, n: i32| create(&format!(r#"{{"id":{id}}}"#), &format!(r#"{{"n":{n}}}"#));
     let rows = |n: i32| (0..8).map(|id| row(id, n)).collect::<Vec<_>>();
-    let fault = writer.write(&rows(1), &[]).await.unwrap_err();
+    let fault = writer.write(Write::new(&rows(1))).await.unwrap_err();
     assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "table_missing"), "{fault}");
     assert!(fault.message().contains("audits"), "{fault}");
     // With one that fits, or fewer, they are odd records.
@@ -274,7 +274,7 @@ async fn rows_that_a_broken_trigger_refuses_are_not_at_fault() {
     all_good(&write(&mut writer, &rows(1)).await);
     // A state that the server is in.
     db.query("DELETE FROM t; CREATE TRIGGER unset BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION unset()");
-    let fault = writer.write(&rows(1), &[]).await.unwrap_err();
+    let fault = writer.write(Write::new(&rows(1))).await.unwrap_err();
     assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "row_rejected"), "{fault}");
     assert!(fault.message().contains("55000"), "{fault}");
     // A constraint is about the values of rows.
@@ -364,7 +364,7 @@ async fn what_cannot_be_opened_says_what_to_do() {
     );
 
     let mut writer = open(&db.url().replace("postgres@", "nobody_special@"), &[("table", "users")]).await.unwrap();
-    let fault = writer.write(&[create("{}", r#"{"id":1}"#)], &[]).await.unwrap_err();
+    let fault = writer.write(Write::new(&[create("{}", r#"{"id":1}"#)])).await.unwrap_err();
     assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "postgres_denied"));
     assert!(fault.message().contains("permission denied for table users"), "{fault}");
 }
@@ -393,7 +393,7 @@ async fn a_database_that_is_away_for_a_moment_is_retried() {
         as_admin(go.clone());
         // The first write may find the connection lost.
         for _ in 0..3 {
-            let fault = writer.write(&[create(r#"{"id":2}"#, "{}")], &[]).await.unwrap_err();
+            let fault = writer.write(Write::new(&[create(r#"{"id":2}"#, "{}")])).await.unwrap_err();
             assert_eq!(fault.class(), FaultClass::Transient, "{go}: {fault}");
         }
         let fault = destination.open(&host()).await.err().unwrap();
@@ -433,10 +433,10 @@ async fn a_server_that_restarts_loses_nothing() {
         })
     };
     let batch = rows(2);
-    let fault = writer.write(&batch, &[]).await.unwrap_err();
+    let fault = writer.write(Write::new(&batch)).await.unwrap_err();
     assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "connection_lost"), "{fault}");
     kill.join().unwrap();
-    let fault = writer.write(&batch, &[]).await.unwrap_err();
+    let fault = writer.write(Write::new(&batch)).await.unwrap_err();
     assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "connect_failed"), "{fault}");
     server.resume();
     assert_eq!(db.query("SELECT count(*), max(n) FROM t"), ["600|1"]);
@@ -445,7 +445,7 @@ async fn a_server_that_restarts_loses_nothing() {
     // An idle connection that the server closed is made again without a word.
     db.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'anabranch'");
     let mut attempts = 0;
-    while let Err(fault) = writer.write(&rows(3), &[]).await {
+    while let Err(fault) = writer.write(Write::new(&rows(3))).await {
         assert_eq!(fault.class(), FaultClass::Transient, "{fault}");
         attempts += 1;
         assert!(attempts < 3, "{fault}");
@@ -554,7 +554,7 @@ async fn what_may_work_the_next_time_is_transient() {
                  $$BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END$$;
              CREATE TRIGGER fail BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION fail()"
         ));
-        let fault = writer.write(&rows, &[]).await.unwrap_err();
+        let fault = writer.write(Write::new(&rows)).await.unwrap_err();
         assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "transaction_conflict"), "{fault}");
         assert!(fault.message().contains(state), "{fault}");
         db.query("DROP TRIGGER fail ON t");
@@ -573,7 +573,7 @@ async fn a_call_that_is_given_up_leaves_nothing_behind() {
     };
     for polls in [1usize, 2, 3, 5, 8, 13, 21] {
         let batch = rows(1);
-        let mut call = writer.write(&batch, &[]);
+        let mut call = writer.write(Write::new(&batch));
         let mut left = polls;
         let given_up = std::future::poll_fn(|context| {
             let polled = call.as_mut().poll(context);

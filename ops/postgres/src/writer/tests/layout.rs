@@ -25,7 +25,7 @@ async fn a_changed_type_is_noticed_before_anything_is_kept() {
         let sql = format!("SELECT DISTINCT ts AT TIME ZONE 'UTC', n FROM {table}");
         assert_eq!(db.query(&sql), ["2026-01-01 10:00:00|1.25"], "{size}");
         db.query(&format!("ALTER TABLE {table} ALTER n TYPE int"));
-        let fault = writer.write(&rows(2000), &[]).await.unwrap_err();
+        let fault = writer.write(Write::new(&rows(2000))).await.unwrap_err();
         assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "value_mismatch"), "{fault}");
         assert!(fault.message().starts_with("column \"n\" (integer)"), "{fault}");
         assert_eq!(db.query(&format!("SELECT count(*) FROM {table} WHERE id >= 2000")), ["0"]);

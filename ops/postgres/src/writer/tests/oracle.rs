@@ -133,7 +133,7 @@ async fn compare(
             expected.push(oracle.batch_execute(&op.sql()).await.is_ok());
         }
         let records: Vec<Record> = batch.iter().map(Op::record).collect();
-        let verdicts = writer.write(&records, &[]).await.unwrap();
+        let verdicts = writer.write(Write::new(&records)).await.unwrap();
         let outcomes = outcomes(&verdicts, records.len());
         for (i, op) in batch.iter().enumerate() {
             // A bad row that a later one replaces is not looked at.

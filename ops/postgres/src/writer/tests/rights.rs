@@ -3,7 +3,7 @@ use anabranch_record::fault::FaultClass;
 use super::*;
 
 /// The server's roles outlive its databases, so each test has its own.
-fn role(db: &Database, name: &str) -> String {
+pub(super) fn role(db: &Database, name: &str) -> String {
     let make = format!("DO $$BEGIN CREATE ROLE {name} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END$$");
     db.query(&make);
     db.url().replace("postgres@", &format!("{name}@"))
@@ -28,7 +28,7 @@ async fn rows_that_a_policy_or_a_trigger_forbids_are_letters() {
     assert!(outcomes[2].contains("not this one"), "{outcomes:#?}");
     assert_eq!(db.query("SELECT id FROM t ORDER BY id"), ["1", "4"]);
     db.query("REVOKE INSERT ON t FROM tenant_one");
-    let fault = writer.write(&[row(5, 1)], &[]).await.unwrap_err();
+    let fault = writer.write(Write::new(&[row(5, 1)])).await.unwrap_err();
     assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "postgres_denied"), "{fault}");
     db.query("GRANT INSERT ON t TO tenant_one");
     all_good(&write(&mut writer, &[row(5, 1)]).await);
@@ -57,7 +57,7 @@ async fn marks_that_are_gone_are_no_fault_of_the_records() {
     let rows = [create(r#"{"id":1}"#, r#"{"n":1}"#)];
     all_good(&write(&mut writer, &rows).await);
     db.query("DROP TABLE anabranch_marks, anabranch_writers");
-    let fault = writer.write(&rows, &[]).await.unwrap_err();
+    let fault = writer.write(Write::new(&rows)).await.unwrap_err();
     assert_eq!((fault.class(), fault.code().name()), (FaultClass::Transient, "marks_moved"), "{fault}");
     assert!(fault.message().contains("anabranch_writers"), "{fault}");
 }

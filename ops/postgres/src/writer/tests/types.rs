@@ -33,7 +33,7 @@ async fn stored(db: &Database, sql_type: &str, values: &[Value]) -> Vec<String> 
             })
             .collect();
         db.query(&format!("TRUNCATE {table}"));
-        let outcomes = outcomes(&writer.write(&rows, &[]).await.unwrap(), rows.len());
+        let outcomes = outcomes(&writer.write(Write::new(&rows)).await.unwrap(), rows.len());
         let there =
             db.query(&format!("SET timezone = 'UTC'; SELECT n || '=' || coalesce(v::text, 'NULL') FROM {table}"));
         let found: Vec<String> = outcomes

@@ -29,14 +29,14 @@ async fn a_server_that_went_silent_is_asked_again() {
     let Some(server) = Server::start(&[]) else { return };
     let proxy = Proxy::start(server.port());
     let store = store(&proxy);
-    let epoch = store.claim(&"p".into()).await.unwrap();
+    let epoch = store.claim(&Unit::whole("p")).await.unwrap();
     for round in 0..3 {
-        store.commit(&epoch, &[(lane(), mark(3 * round + 1))]).await.unwrap();
+        store.commit(&epoch, Commit::of(&[(lane(), mark(3 * round + 1))])).await.unwrap();
         let before = proxy.accepted();
         proxy.set(FROZEN);
         let (asking, at) = (store.clone(), epoch.clone());
         #[expect(clippy::disallowed_methods, reason = "the test joins it")]
-        let asked = tokio::spawn(async move { asking.commit(&at, &[(lane(), mark(3 * round + 2))]).await });
+        let asked = tokio::spawn(async move { asking.commit(&at, Commit::of(&[(lane(), mark(3 * round + 2))])).await });
         let start = Instant::now();
         while proxy.accepted() == before {
             assert!(start.elapsed() < PATIENCE, "it waits for ever");
@@ -46,7 +46,7 @@ async fn a_server_that_went_silent_is_asked_again() {
         proxy.set(OPEN);
         asked.await.unwrap().unwrap();
         assert_eq!(store.load(&epoch).await.unwrap()[&lane()], mark(3 * round + 2));
-        store.commit(&epoch, &[(lane(), mark(3 * round + 3))]).await.unwrap();
+        store.commit(&epoch, Commit::of(&[(lane(), mark(3 * round + 3))])).await.unwrap();
         assert_eq!(store.load(&epoch).await.unwrap()[&lane()], mark(3 * round + 3));
     }
 }
@@ -57,16 +57,16 @@ async fn a_commit_without_an_answer_is_repeated() {
     let proxy = Proxy::start(server.port());
     let store = store(&proxy);
     proxy.set(LOSES_COMMIT);
-    let epoch = store.claim(&"p".into()).await.unwrap();
+    let epoch = store.claim(&Unit::whole("p")).await.unwrap();
     assert_eq!(epoch.number, 2, "the first was taken, and nobody was told");
     for seq in 1..=2 {
         proxy.set(LOSES_COMMIT);
-        store.commit(&epoch, &[(lane(), mark(seq))]).await.unwrap();
+        store.commit(&epoch, Commit::of(&[(lane(), mark(seq))])).await.unwrap();
         assert_eq!(proxy.mode(), OPEN);
         assert_eq!(store.load(&epoch).await.unwrap()[&lane()], mark(seq));
     }
-    let later = store.claim(&"p".into()).await.unwrap();
-    let fenced = store.commit(&epoch, &[(lane(), mark(9))]).await.unwrap_err();
+    let later = store.claim(&Unit::whole("p")).await.unwrap();
+    let fenced = store.commit(&epoch, Commit::of(&[(lane(), mark(9))])).await.unwrap_err();
     assert!(matches!(fenced, StoreError::Fenced { .. }), "{fenced}");
     assert_eq!(store.load(&later).await.unwrap()[&lane()], mark(2));
 }
@@ -80,12 +80,12 @@ async fn a_write_of_a_former_owner_is_not_repeated() {
     let (owns, holding) = watch::channel(StoreOwnership::Held);
     let former = store(&proxy).held_by(holding);
     let next = open(server.url(), "kv").unwrap();
-    assert_eq!(former.claim(&"p".into()).await.unwrap().number, 1);
+    assert_eq!(former.claim(&Unit::whole("p")).await.unwrap().number, 1);
     proxy.set(FROZEN);
     let before = proxy.accepted();
     let asking = former.clone();
     #[expect(clippy::disallowed_methods, reason = "the test joins it")]
-    let asked = tokio::spawn(async move { asking.claim(&"p".into()).await });
+    let asked = tokio::spawn(async move { asking.claim(&Unit::whole("p")).await });
     let start = Instant::now();
     while proxy.accepted() == before {
         assert!(start.elapsed() < PATIENCE, "it is not asked again");
@@ -94,7 +94,7 @@ async fn a_write_of_a_former_owner_is_not_repeated() {
     owns.send_replace(StoreOwnership::Paused("the session is lost".to_owned()));
     let given_up = tokio::time::timeout(PATIENCE, asked).await.expect("the asker waits on").unwrap().unwrap_err();
     assert!(given_up.to_string().contains("the session is lost"), "{given_up}");
-    let theirs = next.claim(&"p".into()).await.unwrap();
+    let theirs = next.claim(&Unit::whole("p")).await.unwrap();
     assert_eq!(theirs.number, 2);
     proxy.set(OPEN);
     // An answer to a later question shows that the earlier one is done with.
@@ -103,7 +103,7 @@ async fn a_write_of_a_former_owner_is_not_repeated() {
         assert!(start.elapsed() < PATIENCE, "the server is not found again");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    next.commit(&theirs, &[(lane(), mark(1))]).await.unwrap();
+    next.commit(&theirs, Commit::of(&[(lane(), mark(1))])).await.unwrap();
 }
 
 #[test]

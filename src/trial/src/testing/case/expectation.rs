@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use anabranch_graph::config::yaml::{Entry, Node, Value};
+use anabranch_config::yaml::{Entry, Node, Value};
 use anabranch_plugin::diagnostic::{Span, Spanned};
 use anabranch_record::Record;
 use anabranch_record::text::Str;

@@ -1,6 +1,6 @@
 //! Reads the injected faults of a test.
 
-use anabranch_graph::config::yaml::Node;
+use anabranch_config::yaml::Node;
 use anabranch_plugin::diagnostic::{Diagnostic, Spanned};
 use anabranch_record::fault::FaultClass;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anabranch_graph::config::yaml::{Node, Value};
+use anabranch_config::yaml::{Node, Value};
 use anabranch_plugin::diagnostic::Diagnostic;
 use anabranch_record::text::Str;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};

@@ -1,6 +1,6 @@
 //! Reads expected values.
 
-use anabranch_graph::config::yaml::{Node, Value};
+use anabranch_config::yaml::{Node, Value};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
 use anabranch_record::near::did_you_mean;
 use regex::Regex;
@@ -42,7 +42,7 @@ impl Expected {
                     Self::directive(node, open, findings)?
                 }
                 Some(map) => {
-                    let read = |entry: &anabranch_graph::config::yaml::Entry| {
+                    let read = |entry: &anabranch_config::yaml::Entry| {
                         let mut expected = Self::read(&entry.value, open, findings)?;
                         expected.span = entry.value_span();
                         Some((entry.key.clone(), expected))

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, WritePolicy, Writer};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
-use anabranch_plugin::source::{Acker, Read, Reader, Room, Source};
+use anabranch_plugin::source::{Acker, OpenedSource, Read, Reader, Replay, Room, Source};
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::metadata::key;
@@ -34,20 +34,16 @@ impl Source for ScriptedEnd {
         true
     }
 
-    fn replays_exactly(&self) -> bool {
-        true
+    fn replay(&self) -> Replay {
+        Replay::Exactly
     }
 
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        _: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
         let (script, connector) = (self.script.clone(), self.connector.clone());
         let after = resume.get(&Partition::ONLY).and_then(|mark| script.rows.get(&mark.position));
         let next = after.map_or(0, |row| row.number);
         let acker = Scripted { script: script.clone(), connector: connector.clone() };
-        Ok((Box::new(ScriptReader { script, connector, next }), Box::new(acker)))
+        Ok(OpenedSource::new(Box::new(ScriptReader { script, connector, next }), Box::new(acker)))
     }
 }
 
@@ -191,7 +187,7 @@ impl Writer for ScriptWriter {
         Ok(ours.map(|((_, lane), mark)| (lane.clone(), mark.clone())).collect())
     }
 
-    async fn write(&mut self, rows: &[Record], marks: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, marks, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         let strikes = match self.script.troubles(&self.connector) {
             true => self.script.strikes(&self.connector, rows.iter().map(Record::position)),
             false => Vec::new(),
@@ -258,7 +254,7 @@ impl Destination for Letters {
 
 #[async_trait]
 impl Writer for Letters {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         let letters: Vec<Json> = rows.iter().map(|row| self.letter(row)).collect();
         let kept = &mut locked(&self.script.state).kept.letters;
         for letter in letters {

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use anabranch_plugin::state::{Epoch, Receipt, StateStore, StoreError};
+use anabranch_plugin::state::{Commit, Epoch, Receipt, StateStore, StoreError, Unit};
 use anabranch_record::mark::{LaneId, Mark};
-use anabranch_record::text::Str;
 use async_trait::async_trait;
 
 use super::locked;
@@ -16,10 +15,10 @@ pub(in crate::testing) struct Marks(Mutex<(u64, BTreeMap<LaneId, Mark>)>);
 
 #[async_trait]
 impl StateStore for Marks {
-    async fn claim(&self, pipeline: &Str) -> Result<Epoch, StoreError> {
+    async fn claim(&self, unit: &Unit) -> Result<Epoch, StoreError> {
         let mut marks = locked(&self.0);
         marks.0 += 1;
-        Ok(Epoch { pipeline: pipeline.clone(), number: marks.0 })
+        Ok(Epoch { unit: unit.clone(), number: marks.0 })
     }
 
     async fn load(&self, _: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
@@ -31,18 +30,14 @@ impl StateStore for Marks {
         Ok(Vec::new())
     }
 
-    async fn commit_with_receipts(
-        &self,
-        epoch: &Epoch,
-        moves: &[(LaneId, Mark)],
-        _: &[Receipt],
-    ) -> Result<(), StoreError> {
+    async fn commit(&self, epoch: &Epoch, commit: Commit<'_>) -> Result<(), StoreError> {
         let mut marks = locked(&self.0);
         if marks.0 != epoch.number {
-            let (pipeline, theirs) = (epoch.pipeline.clone(), marks.0);
-            return Err(StoreError::Fenced { pipeline, ours: epoch.number, theirs });
+            let (unit, theirs) = (epoch.unit.clone(), marks.0);
+            return Err(StoreError::Fenced { unit, ours: epoch.number, theirs });
         }
-        marks.1.extend(moves.iter().cloned());
+        marks.1.extend(commit.moves.iter().cloned());
+        marks.1.retain(|lane, _| !commit.drops.contains(lane));
         Ok(())
     }
 }

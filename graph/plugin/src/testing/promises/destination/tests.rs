@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 
 use super::*;
-use crate::destination::WritePolicy;
+use crate::destination::{Write, WritePolicy};
 use crate::host::Host;
 use crate::testing::codes;
 use crate::testing::{Downstream, DownstreamDestination, Journal, Reaction, record, row_at};
@@ -52,7 +52,7 @@ struct ListWriter {
 
 #[async_trait]
 impl Writer for ListWriter {
-    async fn write(&mut self, rows: &[Record], _: &[(LaneId, Mark)]) -> Result<Verdicts, Fault> {
+    async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
         let mut numbers: Vec<u64> = rows.iter().map(|record| row_at(record.position())).collect();
         let refused = numbers.iter().position(|row| *row == 13);
         if let Some(refused) = refused.filter(|_| self.mistake != Mistake::DoesNotRefuse) {

@@ -52,11 +52,7 @@ impl Source for Numbers {
         (self.mistake == Mistake::RefusesItsPositions).then_some(Err(refused))
     }
 
-    async fn open(
-        &self,
-        resume: &BTreeMap<Partition, Mark>,
-        _: &Host,
-    ) -> Result<(Box<dyn Reader>, Box<dyn Acker>), Fault> {
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
         let step = match self.mistake {
             Mistake::SkipsAfterAMark => 2,
             Mistake::RepeatsTheMark => 0,
@@ -69,7 +65,10 @@ impl Source for Numbers {
         let left: Vec<u64> = self.rows.lock().unwrap().iter().filter(is_left).copied().collect();
         let reader =
             NumbersReader { mistake: self.mistake, rows: self.rows.clone(), left: left.into(), caught_up: false };
-        Ok((Box::new(reader), Box::new(NumbersAcker { mistake: self.mistake, rows: self.rows.clone() })))
+        Ok(OpenedSource::new(
+            Box::new(reader),
+            Box::new(NumbersAcker { mistake: self.mistake, rows: self.rows.clone() }),
+        ))
     }
 }
 

@@ -4,7 +4,8 @@ use std::fmt;
 
 use anabranch_plugin::diagnostic::Diagnostic;
 
-use super::field::{FieldReader, Object, Path, Reported, quoted};
+use super::field::{FieldReader, Object, Path, Reported};
+use super::quote::quoted;
 use super::yaml::Entry;
 use crate::codes;
 

@@ -80,7 +80,7 @@ mod tests {
     use anabranch_plugin::diagnostic::Files;
 
     use super::*;
-    use crate::config::load;
+    use crate::load;
 
     /// A file that may be replaced.
     struct Vault(RefCell<Option<&'static str>>);

@@ -16,18 +16,19 @@ pub fn pipeline() -> Option<Str> {
 }
 
 /// Sets the pipeline that this thread works for.
-pub(super) fn work_for(pipeline: &Str) {
+pub fn work_for(pipeline: &Str) {
     PIPELINE.set(Some(pipeline.clone()));
 }
 
 /// A task of a pipeline. Costs two pointer swaps per poll.
-pub(super) struct PipelineTask<F> {
+pub struct PipelineTask<F> {
     pipeline: Option<Str>,
     task: Pin<Box<F>>,
 }
 
 impl<F> PipelineTask<F> {
-    pub(super) fn new(pipeline: &Str, task: F) -> Self {
+    /// Makes a future a task of a pipeline.
+    pub fn new(pipeline: &Str, task: F) -> Self {
         PipelineTask { pipeline: Some(pipeline.clone()), task: Box::pin(task) }
     }
 }

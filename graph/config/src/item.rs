@@ -8,7 +8,8 @@ use anabranch_plugin::written::Written;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
 
-use super::field::{FieldReader, Object, Path, Reported, quoted};
+use super::field::{FieldReader, Object, Path, Reported};
+use super::quote::quoted;
 use super::version::Version;
 use super::yaml::{Entry, Node, Value, with_dash};
 use crate::codes;

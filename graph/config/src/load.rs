@@ -7,10 +7,11 @@ use anabranch_plugin::written::{Content, Written};
 use anabranch_record::text::Str;
 
 use super::PipelineConfig;
-use super::field::{FieldReader, Path, quoted};
+use super::field::{FieldReader, Path};
 use super::interpolate::{Dialect, Resolver};
 use super::item::{Item, items};
 use super::pipeline::{self, PartialPipeline};
+use super::quote::quoted;
 use super::unknown::MapKind;
 use super::version::Version;
 use super::yaml::{self, Node, Value};

@@ -3,7 +3,8 @@
 use anabranch_plugin::diagnostic::{Diagnostic, Span};
 use anabranch_record::near::{did_you_mean, slip};
 
-use super::field::{FieldReader, Object, Path, quoted};
+use super::field::{FieldReader, Object, Path};
+use super::quote::quoted;
 use super::yaml::{Entry, Value};
 use crate::codes;
 

@@ -7,8 +7,8 @@ use anabranch_plugin::written::{Content, Rewriting, TextMapping, Written};
 use anabranch_record::text::Str;
 
 use super::Variables;
-use super::field::quoted;
 use super::literals::Literals;
+use super::quote::quoted;
 use crate::codes;
 
 /// Maximum length of `${...}` in bytes. Keeps the search for its end linear, since a script may contain many opening

@@ -11,7 +11,7 @@ use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Severity, Sp
 use anabranch_record::text::Str;
 use serde_saphyr::granit_parser::{Event, Options, Parser, ScalarStyle, Span as Range, StructureStyle, Tag};
 
-use super::field::quoted;
+use super::quote::quoted;
 use super::syntax;
 use crate::codes;
 

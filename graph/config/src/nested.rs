@@ -2,7 +2,8 @@
 
 use anabranch_plugin::diagnostic::{Diagnostic, Span};
 
-use super::field::{FieldReader, Path, quoted};
+use super::field::{FieldReader, Path};
+use super::quote::quoted;
 use super::yaml::{Entry, Map, Node, Value};
 use crate::codes;
 

@@ -3,17 +3,49 @@
 //! [`load`] makes one pass over the files: `yaml` parses them to trees, `interpolate` replaces variables in values,
 //! `pipeline` reads trees as pipelines, and `load` compares the pipelines of all files. Every step adds its findings
 //! and continues with the valid parts.
+//!
+//! ```
+//! use anabranch_config::{Variables, load};
+//! use anabranch_plugin::diagnostic::Files;
+//!
+//! struct NoVariables;
+//!
+//! impl Variables for NoVariables {
+//!     fn variable(&self, _: &str) -> Option<String> {
+//!         None
+//!     }
+//!
+//!     fn file(&self, _: &str) -> Result<String, String> {
+//!         Err("there are no files here".to_owned())
+//!     }
+//! }
+//!
+//! let mut files = Files::new();
+//! files.add("copy.yaml", r#"
+//! version: "2.2"
+//! pipelines:
+//!   - id: copy
+//!     connectors:
+//!       - { id: in, type: source, plugin: file, settings: { path: in.txt } }
+//!       - { id: out, type: destination, plugin: file, settings: { path: out.txt } }
+//! "#);
+//! let loaded = load(&files, &NoVariables);
+//! assert_eq!(&*loaded.pipelines[0].connectors[1].id.value, "out");
+//! ```
 
+pub mod codes;
 mod dead_letter;
 mod field;
 mod interpolate;
 mod item;
+pub mod limits;
 mod literals;
 mod load;
 mod metadata;
 mod nested;
 mod pipeline;
 mod processor;
+mod quote;
 mod reread;
 mod schema;
 mod settings;

@@ -6,10 +6,11 @@ use anabranch_plugin::written::Written;
 use anabranch_record::text::Str;
 use serde_saphyr::granit_parser::ScalarStyle;
 
-use super::field::{Field, FieldReader, Object, Path, quoted};
+use super::field::{Field, FieldReader, Object, Path};
 use super::interpolate::Dialect;
 use super::metadata::{warn_foreign_keys, warn_foreign_keys_of_file};
 use super::nested;
+use super::quote::quoted;
 use super::yaml::{Entry, Scalar, Value};
 use crate::codes;
 

@@ -7,6 +7,7 @@ use anabranch_plugin::written::{TextMapping, Written};
 use serde_saphyr::granit_parser::ScalarStyle;
 
 use super::interpolate::{Dialect, Interpolated, Resolver};
+use super::quote::quoted;
 use super::yaml::{Entry, Map, Node, Scalar, Value};
 use crate::codes;
 
@@ -16,15 +17,6 @@ pub(super) struct Reported;
 
 /// Result of reading a field that may be absent or invalid.
 pub(super) type Field<T> = Result<Option<T>, Reported>;
-
-/// Quotes, escapes and truncates text from the file for use in a message.
-pub(super) fn quoted(text: &str) -> String {
-    const MAX_CHARS: usize = 60;
-    match text.char_indices().nth(MAX_CHARS) {
-        Some((end, _)) => format!("{:?}", format!("{}…", &text[..end])),
-        None => format!("{text:?}"),
-    }
-}
 
 /// A JSON pointer that is formatted only when needed.
 #[derive(Clone, Copy)]

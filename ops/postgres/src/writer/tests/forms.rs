@@ -1,0 +1,164 @@
+//! Tables of marks and writers of earlier forms, as `src/store/fixtures/make.sh` made them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anabranch_record::fault::FaultClass;
+use anabranch_record::mark::Partition;
+
+use super::*;
+
+/// The tables of the first form, with what pipeline `orders` had written through destination `out`.
+const FIRST: &str = include_str!("../../../fixtures/marks-1.sql");
+
+fn mark(connector: &str, seq: u64, position: &[u8]) -> (LaneId, Mark) {
+    let lane = LaneId { connector: connector.into(), partition: Partition::ONLY };
+    (lane, Mark { generation: 1, seq, position: Position::copy_from(position) })
+}
+
+fn known() -> Vec<(LaneId, Mark)> {
+    vec![
+        mark(
+            "in",
+            5,
+            b"\x04\x2e\0\0\0\0\0\x05\0\0\0\0\0\x33\x5c\xdd\xc0\0\xb3\xa2\x59\x65\x1c\xc3\x6c\xee\xb8\xe2\xed\xca\x08\xa2\x01",
+        ),
+        mark(
+            "more",
+            2,
+            b"\x04\x16\0\0\0\0\0\x02\0\0\0\0\0\x22\xdc\x0d\x0b\x3f\x22\xbc\x75\xf6\x27\x98\xca\x9f\x62\xe5\xed\xca\x08\xa2\x01",
+        ),
+        mark(
+            "old",
+            1,
+            b"\x04\x0b\0\0\0\0\0\x01\0\0\0\0\0\xeb\x6b\xcf\xd9\x39\x5b\xd7\xdb\x13\xee\x44\x7a\x19\xe8\xe5\xed\xca\x08\xa2\x01",
+        ),
+    ]
+}
+
+async fn open_orders(url: &str) -> Box<dyn Writer> {
+    let host = Host { pipeline: "orders".into(), ..host() };
+    configure(url, &[("table", "t"), ("exactlyOnce", "true")]).unwrap().open(&host).await.unwrap()
+}
+
+async fn marks_of(writer: &mut Box<dyn Writer>) -> Vec<(LaneId, Mark)> {
+    let mut marks = writer.marks().await.unwrap();
+    marks.sort_by(|one, other| one.0.cmp(&other.0));
+    marks
+}
+
+#[tokio::test]
+async fn tables_of_the_first_form_keep_every_mark() {
+    let Some(db) = Database::create() else { return };
+    db.query(FIRST);
+    db.query("CREATE TABLE t (n int)");
+    let mut writer = open_orders(&db.url()).await;
+    assert_eq!(marks_of(&mut writer).await, known());
+    let rows = [create("{}", r#"{"n":1}"#)];
+    let mut moved = known();
+    moved[0].1.seq = 6;
+    all_good(&outcomes(&writer.write(Write::new(&rows).marks(&moved[..1])).await.unwrap(), 1));
+    assert_eq!(db.query("SELECT writes FROM anabranch_writers"), ["3"]);
+    drop(writer);
+    let mut next = open_orders(&db.url()).await;
+    assert_eq!(marks_of(&mut next).await, moved);
+}
+
+#[tokio::test]
+async fn an_upgrade_that_is_interrupted_changes_nothing_and_is_repeated() {
+    let Some(db) = Database::create() else { return };
+    let db = Arc::new(db);
+    db.query(FIRST);
+    db.query("CREATE TABLE t (n int)");
+    let all = "SELECT * FROM anabranch_marks ORDER BY connector";
+    let before = db.query(all);
+    // The upgrade has locked the first table, and waits for this session.
+    let held = db.hold("LOCK TABLE anabranch_marks IN ACCESS SHARE MODE");
+    let over = Arc::new(AtomicBool::new(false));
+    let (server, is_over, url) = (db.clone(), over.clone(), db.url());
+    let cut = tokio::task::spawn_blocking(move || {
+        let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
+                   AND query LIKE '%anabranch_marks%' AND datname = current_database()";
+        while server.query(cut).is_empty() && !is_over.load(Ordering::Relaxed) {}
+    });
+    let host = Host { pipeline: "orders".into(), ..host() };
+    let destination = configure(&url, &[("table", "t"), ("exactlyOnce", "true")]).unwrap();
+    let opened = destination.open(&host).await;
+    over.store(true, Ordering::Relaxed);
+    cut.await.unwrap();
+    let fault = opened.err().unwrap();
+    assert_eq!(fault.class(), FaultClass::Transient, "{fault}");
+    drop(held);
+    assert_eq!(db.query(all), before);
+    assert_eq!(marks_of(&mut open_orders(&url).await).await, known());
+}
+
+/// Two instances of one pipeline write to one destination, each its share of the lanes.
+#[tokio::test]
+async fn units_of_a_pipeline_fence_only_themselves() {
+    for tables in ["", FIRST] {
+        let Some(db) = Database::create() else { return };
+        db.query(&format!("{tables}; CREATE TABLE t (n int)"));
+        let url = db.url();
+        let open = async |slot: u32| {
+            let host = Host { pipeline: "orders".into(), slot, ..host() };
+            configure(&url, &[("table", "t"), ("exactlyOnce", "true")]).unwrap().open(&host).await.unwrap()
+        };
+        let row =
+            |n: u64| [create("{}", &format!(r#"{{"n":{n}}}"#)).with_position(Position::copy_from(&n.to_be_bytes()))];
+        let (mut one, mut zombie) = (open(0).await, open(1).await);
+        let (mine, yours) = (mark("a", 1, b"1"), mark("b", 1, b"1"));
+        all_good(&outcomes(&one.write(Write::new(&row(1)).marks(&[mine])).await.unwrap(), 1));
+        all_good(&outcomes(&zombie.write(Write::new(&row(2)).marks(std::slice::from_ref(&yours))).await.unwrap(), 1));
+        let mut two = open(1).await;
+        assert_eq!(marks_of(&mut two).await, [yours]);
+        let fault = zombie.write(Write::new(&row(3)).marks(&[mark("b", 2, b"2")])).await.unwrap_err();
+        assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "fenced"), "{fault}");
+        assert!(fault.message().contains("orders (slot 1)"), "{fault}");
+        all_good(&outcomes(&one.write(Write::new(&row(4)).marks(&[mark("a", 2, b"2")])).await.unwrap(), 1));
+        all_good(&outcomes(&two.write(Write::new(&row(5)).marks(&[mark("b", 3, b"3")])).await.unwrap(), 1));
+        assert_eq!(db.query("SELECT n FROM t ORDER BY n"), ["1", "2", "4", "5"]);
+        let marks = "SELECT slot, connector, seq FROM anabranch_marks WHERE connector IN ('a', 'b') ORDER BY slot";
+        assert_eq!(db.query(marks), ["0|a|2", "1|b|3"]);
+        // One unit waits for the end of its own transactions only.
+        let held = db.hold("SELECT FROM anabranch_writers WHERE slot = 1 FOR UPDATE");
+        all_good(&outcomes(&one.write(Write::new(&row(6)).marks(&[mark("a", 3, b"3")])).await.unwrap(), 1));
+        drop(held);
+    }
+}
+
+/// The tables are upgraded under a run of the earlier version, or such a run begins later.
+#[tokio::test]
+async fn an_earlier_version_is_refused() {
+    let Some(db) = Database::create() else { return };
+    db.query(FIRST);
+    db.query("CREATE TABLE t (n int)");
+    let epoch = db.query("SELECT epoch FROM anabranch_writers").remove(0);
+    drop(open_orders(&db.url()).await);
+    // Its next transaction finds a later epoch.
+    let enter = format!(
+        "UPDATE anabranch_writers SET writes = writes + 1 WHERE pipeline = 'orders' AND destination = 'out' \
+         AND epoch = {epoch} RETURNING writes"
+    );
+    assert_eq!(db.query(&enter), Vec::<String>::new());
+    // And its next start fails.
+    let raise = "DO $$BEGIN INSERT INTO anabranch_writers AS w (pipeline, destination, epoch, writes) \
+                 VALUES ('orders', 'out', 1, 0) ON CONFLICT (pipeline, destination) DO UPDATE SET epoch = w.epoch + 1; \
+                 RAISE 'it was not refused'; EXCEPTION WHEN invalid_column_reference THEN NULL; END$$";
+    db.query(raise);
+}
+
+/// Only the owner of a table may alter it.
+#[tokio::test]
+async fn a_user_who_may_not_upgrade_is_told_the_statements_that_do() {
+    let Some(db) = Database::create() else { return };
+    db.query(FIRST);
+    let url = rights::role(&db, "no_owner_of_marks");
+    db.query("CREATE TABLE t (n int); GRANT ALL ON ALL TABLES IN SCHEMA public TO no_owner_of_marks");
+    let host = Host { pipeline: "orders".into(), ..host() };
+    let destination = configure(&url, &[("table", "t"), ("exactlyOnce", "true")]).unwrap();
+    let fault = destination.open(&host).await.err().unwrap();
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "postgres_denied"), "{fault}");
+    let statements = fault.message().split('`').nth(1).unwrap_or_default().to_owned();
+    db.query(&statements);
+    assert_eq!(marks_of(&mut open_orders(&url).await).await, known());
+}

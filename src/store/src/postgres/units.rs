@@ -1,0 +1,211 @@
+//! Claims, marks and receipts of units, in the state table.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anabranch_plugin::state::{Epoch, Receipt, StoreError, Unit};
+use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::text::Str;
+
+use super::session::{Client, Failure as Error, Transaction};
+use super::table::{EPOCH, KEY, MARK, RECEIPT, Table};
+use crate::request::{ReadResult, Write, WriteResult, fence};
+use crate::tables::{decode, encode, latest, mark_of};
+
+impl Table {
+    pub(super) async fn claim(&self, transaction: &Transaction<'_>, unit: &Unit) -> Result<Epoch, Error> {
+        let sql = format!(
+            "INSERT INTO {0} AS t VALUES ('{EPOCH}', $1, '', '', 1, '', $2) \
+             ON CONFLICT ({KEY}) DO UPDATE SET number = t.number + 1 RETURNING number",
+            self.state
+        );
+        let row = transaction.query_one(&sql, &[&&*unit.pipeline, &i64::from(unit.slot)]).await?;
+        Ok(Epoch { unit: unit.clone(), number: number(row.get(0)) })
+    }
+
+    /// Returns the slots of a pipeline that were ever claimed.
+    pub(super) async fn slots(&self, client: &Client, pipeline: &Str) -> Result<Vec<u32>, Error> {
+        let sql = format!("SELECT slot FROM {} WHERE kind = '{EPOCH}' AND pipeline = $1 ORDER BY slot", self.state);
+        let rows = client.query(&sql, &[&&**pipeline]).await?;
+        Ok(rows.iter().filter_map(|row| u32::try_from(row.get::<_, i64>(0)).ok()).collect())
+    }
+
+    /// Returns the numbers of the latest claims and locks them until the transaction ends.
+    async fn epochs(
+        &self,
+        transaction: &Transaction<'_>,
+        units: &BTreeSet<&Unit>,
+    ) -> Result<BTreeMap<(String, i64), u64>, Error> {
+        let sql = format!(
+            "SELECT pipeline, slot, number FROM {} WHERE kind = '{EPOCH}' \
+             AND (pipeline, slot) IN (SELECT * FROM unnest($1::text[], $2::bigint[])) ORDER BY pipeline, slot FOR SHARE",
+            self.state
+        );
+        let (pipelines, slots): (Vec<&str>, Vec<i64>) =
+            units.iter().map(|unit| (unit.pipeline.as_str(), i64::from(unit.slot))).unzip();
+        let rows = transaction.query(&sql, &[&pipelines, &slots]).await?;
+        Ok(rows.iter().map(|row| ((row.get(0), row.get(1)), number(row.get(2)))).collect())
+    }
+
+    /// Fails unless the epoch is that of the latest claim, and keeps it so until the transaction ends.
+    pub(super) async fn check(
+        &self,
+        transaction: &Transaction<'_>,
+        epoch: &Epoch,
+    ) -> Result<Result<(), StoreError>, Error> {
+        let epochs = self.epochs(transaction, &[&epoch.unit].into()).await?;
+        Ok(fence(epoch, theirs(&epochs, epoch)))
+    }
+
+    /// Stores the marks and receipts of several units in two statements.
+    pub(super) async fn put_marks(
+        &self,
+        transaction: &Transaction<'_>,
+        writes: &[Write],
+    ) -> Result<Vec<Result<WriteResult, StoreError>>, Error> {
+        let units = writes.iter().filter_map(marks_of).map(|(epoch, ..)| &epoch.unit).collect();
+        let epochs = self.epochs(transaction, &units).await?;
+        let mut outcomes = Vec::with_capacity(writes.len());
+        // The last of several marks of a lane.
+        let mut latest: BTreeMap<(&str, &Unit, &str, Str), &Mark> = BTreeMap::new();
+        for (epoch, moves, receipts) in writes.iter().filter_map(marks_of) {
+            let outcome = fence(epoch, theirs(&epochs, epoch));
+            if outcome.is_ok() {
+                for (lane, mark) in moves {
+                    latest.insert((MARK, &epoch.unit, lane.connector.as_str(), lane.partition.0.clone()), mark);
+                }
+                for Receipt { destination, lane, mark } in receipts {
+                    latest.insert((RECEIPT, &epoch.unit, destination.as_str(), lane_text(lane)), mark);
+                }
+            }
+            outcomes.push(outcome.map(|()| WriteResult::Nothing));
+        }
+        if latest.is_empty() {
+            return Ok(outcomes);
+        }
+        let sql = format!(
+            "INSERT INTO {} SELECT kind, pipeline, connector, partition, 0, value, slot \
+             FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::bytea[]) \
+             AS moved (kind, pipeline, slot, connector, partition, value) \
+             ON CONFLICT ({KEY}) DO UPDATE SET value = EXCLUDED.value",
+            self.state
+        );
+        let kinds: Vec<&str> = latest.keys().map(|key| key.0).collect();
+        let pipelines: Vec<&str> = latest.keys().map(|key| key.1.pipeline.as_str()).collect();
+        let slots: Vec<i64> = latest.keys().map(|key| i64::from(key.1.slot)).collect();
+        let connectors: Vec<&str> = latest.keys().map(|key| key.2).collect();
+        let partitions: Vec<&str> = latest.keys().map(|key| key.3.as_str()).collect();
+        let values: Vec<Vec<u8>> = latest.values().map(|mark| encode(mark)).collect();
+        transaction.execute(&sql, &[&kinds, &pipelines, &slots, &connectors, &partitions, &values]).await?;
+        Ok(outcomes)
+    }
+
+    /// Removes the marks and receipts of lanes.
+    pub(super) async fn drop_lanes(
+        &self,
+        transaction: &Transaction<'_>,
+        unit: &Unit,
+        drops: &[LaneId],
+    ) -> Result<(), Error> {
+        let sql = format!(
+            "DELETE FROM {} WHERE pipeline = $1 AND slot = $2 AND (kind = '{MARK}' AND (connector, partition) IN \
+             (SELECT * FROM unnest($3::text[], $4::text[])) OR kind = '{RECEIPT}' AND partition = ANY($5))",
+            self.state
+        );
+        let connectors: Vec<&str> = drops.iter().map(|lane| lane.connector.as_str()).collect();
+        let partitions: Vec<&str> = drops.iter().map(|lane| lane.partition.0.as_str()).collect();
+        let lanes: Vec<Str> = drops.iter().map(lane_text).collect();
+        let lanes: Vec<&str> = lanes.iter().map(Str::as_str).collect();
+        let slot = i64::from(unit.slot);
+        transaction.execute(&sql, &[&&*unit.pipeline, &slot, &connectors, &partitions, &lanes]).await?;
+        Ok(())
+    }
+
+    /// Returns the marks of a unit.
+    pub(super) async fn unit_marks(
+        &self,
+        client: &Client,
+        epoch: &Epoch,
+    ) -> Result<Result<ReadResult, StoreError>, Error> {
+        let (theirs, rows) = self.owned(client, epoch, MARK).await?;
+        let marks = rows.iter().map(|row| (&*row.connector, &*row.partition, &*row.value));
+        Ok(fence(epoch, theirs).and_then(|()| understood(&epoch.unit.pipeline, marks)).map(ReadResult::Marks))
+    }
+
+    /// Returns the receipts of a unit.
+    pub(super) async fn unit_receipts(
+        &self,
+        client: &Client,
+        epoch: &Epoch,
+    ) -> Result<Result<ReadResult, StoreError>, Error> {
+        let (theirs, rows) = self.owned(client, epoch, RECEIPT).await?;
+        let receipts = rows.iter().map(|row| receipt(&row.connector, &row.partition, &row.value));
+        Ok(fence(epoch, theirs).and_then(|()| receipts.collect()).map(ReadResult::Receipts))
+    }
+
+    /// Returns the number of the latest claim of a unit, and its rows of a kind.
+    async fn owned(&self, client: &Client, epoch: &Epoch, kind: &str) -> Result<(u64, Vec<Owned>), Error> {
+        // One statement sees one snapshot.
+        let sql = format!(
+            "SELECT kind, connector, partition, number, value FROM {} \
+             WHERE kind IN ('{EPOCH}', '{kind}') AND pipeline = $1 AND slot = $2",
+            self.state
+        );
+        let Unit { pipeline, slot } = &epoch.unit;
+        let rows = client.query(&sql, &[&&**pipeline, &i64::from(*slot)]).await?;
+        let (claims, rows): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.get::<_, &str>(0) == EPOCH);
+        let theirs = claims.first().map_or(0, |row| number(row.get(3)));
+        let owned =
+            |row: &&tokio_postgres::Row| Owned { connector: row.get(1), partition: row.get(2), value: row.get(4) };
+        Ok((theirs, rows.iter().map(owned).collect()))
+    }
+}
+
+/// A mark or receipt of a unit.
+struct Owned {
+    connector: String,
+    partition: String,
+    value: Vec<u8>,
+}
+
+/// Encodes a lane as text for the column `partition`.
+fn lane_text(lane: &LaneId) -> Str {
+    serde_json::json!([lane.connector.as_str(), lane.partition.0.as_str()]).to_string().into()
+}
+
+fn receipt(destination: &str, lane: &str, value: &[u8]) -> Result<Receipt, StoreError> {
+    let damaged = || StoreError::Damaged(format!("a receipt of {destination} cannot be decoded"));
+    let (connector, partition): (String, String) = serde_json::from_str(lane).map_err(|_| damaged())?;
+    let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
+    Ok(Receipt { destination: destination.into(), lane, mark: decode(value).ok_or_else(damaged)? })
+}
+
+/// The epoch of a commit, the marks of its lanes, and the receipts of destinations.
+type MarkWrite<'a> = (&'a Epoch, &'a [(LaneId, Mark)], &'a [Receipt]);
+
+fn marks_of(write: &Write) -> Option<MarkWrite<'_>> {
+    match write {
+        Write::Marks { epoch, moves, receipts, .. } => Some((epoch, moves, receipts)),
+        _ => None,
+    }
+}
+
+/// Returns the number of the latest claim of the unit of an epoch.
+fn theirs(epochs: &BTreeMap<(String, i64), u64>, epoch: &Epoch) -> u64 {
+    epochs.get(&(epoch.unit.pipeline.to_string(), i64::from(epoch.unit.slot))).copied().unwrap_or(0)
+}
+
+fn number(stored: i64) -> u64 {
+    u64::try_from(stored).unwrap_or(0)
+}
+
+pub(super) fn understood<'a>(
+    pipeline: &str,
+    marks: impl Iterator<Item = (&'a str, &'a str, &'a [u8])>,
+) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+    let mut found = BTreeMap::new();
+    for (connector, partition, value) in marks {
+        let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
+        latest(&mut found, lane, mark_of(pipeline, connector, value)?);
+    }
+    Ok(found)
+}
