@@ -96,9 +96,9 @@ anabranch_record::codes! {
     /// A condition fails for every record.
     PLAN_CONDITION_FAILS: "plan.condition_fails", "Correct the condition.";
 
-    /// A destination writes the file or the objects that a source of the same pipeline reads, or pipelines form a
-    /// cycle.
-    PLAN_FEEDBACK: "plan.feedback", "Use another path or prefix.";
+    /// A destination writes the file, the objects or the topics that a source of the same pipeline reads, or pipelines
+    /// form a cycle.
+    PLAN_FEEDBACK: "plan.feedback", "Use another path, prefix or topic.";
 
     /// The compiler produced an invalid plan.
     PLAN_INTERNAL: "plan.internal", "This is a defect: report it with the pipeline file.";

@@ -165,6 +165,30 @@ mutants! {
     LostIsAcknowledged;
     /// While a partition is assigned again, other partitions are not read.
     ReturnStallsOthers;
+    /// While a revoked partition is drained, other partitions are not read.
+    RevokeStallsOthers;
+    /// Rows of a partition that is taken away wait for room in it, and other partitions are not read.
+    RoomOfLostAwaited;
+    /// Stored positions are acknowledged although the source knows that their partition is given up.
+    AckAfterRelease;
+    /// A lost partition that is revoked before it is resumed counts as revoked only.
+    LostIsForgotten;
+    /// A revoked partition is given up at once, and its positions are still stored and acknowledged.
+    CommitAfterRevoke;
+    /// A source counts acknowledgements over all partitions: it takes each for the next position that it read.
+    AcksCounted;
+    /// The results of a write are in the order of completion: those of rejected rows come last.
+    VerdictsByCompletion;
+    /// A transaction with an unknown outcome is repeated although the destination may have it.
+    OutcomeNotAsked;
+    /// A destination reads the marks before the transactions of earlier writers have ended.
+    MarksReadTooSoon;
+    /// A destination accepts a transaction of a writer after a later one has taken over.
+    ZombieWrites;
+    /// A destination's mark of an earlier generation counts as one of the current generation.
+    OldGenerationCounts;
+    /// A source that starts elsewhere does not begin a new generation.
+    ElsewhereContinues;
 }
 
 thread_local! {

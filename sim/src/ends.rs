@@ -1,318 +1,26 @@
-//! The simulated sources, destinations and store, whose behaviour the scenario determines.
+//! The simulated destinations and store, whose behaviour the scenario determines.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
-use anabranch_plugin::source::{Acker, OpenedSource, Read, Reader, Release, Replay, Room, Source, Start};
 use anabranch_plugin::state::{Commit, Epoch, Receipt, StateStore, StoreError, Unit};
 use anabranch_record::fault::Fault;
-use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::value::Value;
-use anabranch_record::{Data, Position, Record};
+use anabranch_record::{Data, Record};
 use async_trait::async_trait;
-use tokio::time::Instant;
 
-use crate::record::{copy, number, record};
-use crate::scenario::{AcceptedDurability, Sink, Upstream, WriteRetry, hits, mix};
-use crate::transaction::{self, KnownMarks};
-use crate::world::{State, World, first, position};
-
-/// Time for the rows of a revoked partition.
-const REVOKED: Duration = Duration::from_secs(5);
-/// A shorter one.
-const HURRIED: Duration = Duration::from_millis(100);
+use crate::record::{copy, number};
+use crate::scenario::{AcceptedDurability, Sink, WriteRetry, hits, mix};
+use crate::transaction::{self, Session};
+use crate::world::World;
 
 /// Creates a transient fault.
-fn passing(what: &'static str) -> Fault {
+pub(crate) fn passing(what: &'static str) -> Fault {
     Fault::transient(crate::codes::SIM_PASSING, what)
-}
-
-async fn sleep_up_to(millis: u64, number: u64) {
-    if millis > 0 {
-        tokio::time::sleep(Duration::from_millis(mix(number, 5) % (millis + 1))).await;
-    }
-}
-
-/// Source `index` of the scenario.
-pub struct SimSource {
-    /// The world.
-    pub world: Arc<World>,
-    /// Index of the source.
-    pub index: usize,
-}
-
-impl SimSource {
-    fn spec(&self) -> &Upstream {
-        &self.world.scenario.sources[self.index]
-    }
-}
-
-#[async_trait]
-impl Source for SimSource {
-    fn catches_up(&self) -> bool {
-        true
-    }
-
-    fn replay(&self) -> Replay {
-        Replay::Exactly
-    }
-
-    async fn open(&self, resume: &BTreeMap<Partition, Mark>, _: &Host) -> Result<OpenedSource, Fault> {
-        self.world.opening().await?;
-        let mut state = self.world.lock();
-        let mut lanes = Vec::new();
-        for (i, lane) in state.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.source == self.index) {
-            // The source resumes only from the position that the engine sets.
-            if lane.opens(resume.get(&lane.id.partition), self.spec().finishes) {
-                lanes.push(i);
-            }
-        }
-        drop(state);
-        let source = || SimSource { world: self.world.clone(), index: self.index };
-        let reader = SimReader {
-            source: source(),
-            lanes,
-            turn: 0,
-            reads: 0,
-            progress: None,
-            caught_up: false,
-            away: BTreeMap::new(),
-            returning: BTreeSet::new(),
-            came_back: None,
-        };
-        Ok(OpenedSource::new(Box::new(reader), Box::new(SimAcker { source: source() })))
-    }
-}
-
-struct SimReader {
-    source: SimSource,
-    lanes: Vec<usize>,
-    turn: usize,
-    reads: u64,
-    /// A position to report next, without a record.
-    progress: Option<(usize, u32)>,
-    caught_up: bool,
-    /// Lanes that have been revoked or lost, with the number of reads after which they come back, if they do.
-    away: BTreeMap<usize, Option<u64>>,
-    /// Lanes that came back and did not resume.
-    returning: BTreeSet<usize>,
-    /// When the latest lane came back, if nothing else can delay the next call.
-    came_back: Option<Instant>,
-}
-
-#[async_trait]
-impl Reader for SimReader {
-    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
-        self.check_delay();
-        let world = self.source.world.clone();
-        let spec = self.source.spec();
-        let (call, troubled) = {
-            let mut state = world.lock();
-            (state.next_call(), state.is_troubled())
-        };
-        sleep_up_to(spec.delay, call).await;
-        world.tick().await;
-        if troubled && hits(1, call, spec.read_fails) {
-            return Err(passing("the source cannot be read"));
-        }
-        world.may_panic();
-        // Partitions that are lost between a commit and its acknowledgements are seldom without help.
-        let storing = spec.revokes > 0 && world.lock().storing;
-        if troubled
-            && hits(6, call, if storing { 2 } else { spec.revokes })
-            && let Some(partition) = self.revoke(call)
-        {
-            return Ok(match mix(call, 11).is_multiple_of(if storing { 2 } else { 3 }) {
-                true => {
-                    world.lost(self.source.index, &partition);
-                    Read::Lost(partition)
-                }
-                false => {
-                    // A short time ends while transactions hold rows of the partition.
-                    let within = if mix(call, 12).is_multiple_of(3) { HURRIED } else { REVOKED };
-                    Read::Revoked { partition, within }
-                }
-            });
-        }
-        loop {
-            if let Some(read) = self.give(room) {
-                return Ok(read);
-            }
-            if !self.waits_for_a_lane() {
-                std::future::pending::<()>().await;
-            }
-            tokio::time::sleep(Duration::from_millis(400)).await;
-            world.tick().await;
-        }
-    }
-
-    async fn go_on(&mut self, partition: &Partition, mark: Option<&Mark>) -> Result<Start, Fault> {
-        self.check_delay();
-        let world = &self.source.world;
-        world.tick().await;
-        let lanes = self.lanes.iter().copied();
-        let lane = {
-            let state = world.lock();
-            lanes.into_iter().find(|lane| state.lanes[*lane].id.partition == *partition)
-        };
-        if let Some(lane) = lane {
-            world.resumes(lane, mark);
-            self.away.remove(&lane);
-            self.returning.remove(&lane);
-        }
-        Ok(Start::after_mark())
-    }
-
-    async fn stop(&mut self) -> Result<(), Fault> {
-        self.source.world.tick().await;
-        self.source.world.may_panic();
-        Ok(())
-    }
-}
-
-impl SimReader {
-    /// Revokes a partition. It comes back soon, or in the next run.
-    fn revoke(&mut self, call: u64) -> Option<Partition> {
-        let here: Vec<usize> = self.lanes.iter().copied().filter(|lane| !self.away.contains_key(lane)).collect();
-        let lane = *here.get(call as usize % here.len().max(1))?;
-        let comes_back = self.source.spec().comes_back;
-        self.away.insert(lane, (comes_back > 0).then_some(self.reads + comes_back));
-        self.progress = self.progress.filter(|(other, _)| *other != lane);
-        Some(self.source.world.revoked(lane))
-    }
-
-    /// Checks that the engine does not wait for a lane that came back before it reads others.
-    fn check_delay(&mut self) {
-        let Some(since) = self.came_back.take() else { return };
-        if since.elapsed() > Duration::from_millis(500) {
-            self.source.world.breaks(|| "the source waits for a partition that is assigned again".to_owned());
-        }
-    }
-
-    /// Finishes a partition whose rows are all read.
-    fn finish(&mut self, state: &mut State) -> Option<Partition> {
-        let is_read = |lane: &usize| state.lanes[*lane].is_read() && !self.away.contains_key(lane);
-        let at = self.lanes.iter().position(is_read)?;
-        Some(state.finishes(self.lanes.remove(at)))
-    }
-
-    fn waits_for_a_lane(&self) -> bool {
-        self.away.values().any(Option::is_some)
-    }
-
-    /// Returns the next read; `None` if there is nothing to wait for.
-    fn give(&mut self, room: Room) -> Option<Read> {
-        let world = self.source.world.clone();
-        let spec = &world.scenario.sources[self.source.index];
-        self.reads += 1;
-        let mut state = world.lock();
-        if let Some((lane, back)) = self.away.iter_mut().find(|(_, back)| back.is_some_and(|back| back <= self.reads)) {
-            // The lane stays revoked until the engine sets the position to resume from.
-            *back = None;
-            self.returning.insert(*lane);
-            // Only a window or a batch that is full may delay the next read.
-            let is_free = world.scenario.held_bytes >= 1 << 20
-                && !world.scenario.has_threads()
-                && spec.batch.is_none()
-                && (world.scenario.replay_rows >= 1000 || state.holds_only(self.source.index, *lane));
-            self.came_back = is_free.then(Instant::now);
-            return Some(Read::Assigned(state.returns(*lane)));
-        }
-        if let Some((lane, row)) = self.progress.take() {
-            let at = position(lane, row, b'p');
-            let partition = state.lanes[lane].id.partition.clone();
-            drop(state);
-            world.read(lane, [at.clone()]);
-            return Some(Read::Progress(partition, at));
-        }
-        let n = self.lanes.len();
-        let turns = (0..n).map(|i| self.lanes[(self.turn + i) % n]);
-        let mut turns = turns.filter(|lane| !self.away.contains_key(lane));
-        if let Some(lane) = turns.find(|lane| (state.lanes[*lane].next as usize) < state.lanes[*lane].fates.len()) {
-            self.turn += 1;
-            self.caught_up = false;
-            let at = &mut state.lanes[lane];
-            let from = at.next;
-            let weight = record(first(lane, from), position(lane, from, b'r')).weight();
-            let most = spec.per_read.min(room.rows).min(room.bytes / weight).max(1);
-            let upto = (from as usize + most).min(at.fates.len()) as u32;
-            at.next = upto;
-            let partition = at.id.partition.clone();
-            if hits(2, u64::from(upto), spec.progress) {
-                self.progress = Some((lane, upto - 1));
-            }
-            state.note(|| format!("rows {from}..{upto} of lane {lane} are read"));
-            drop(state);
-            world.read(lane, (from..upto).map(|row| spec.position(lane, row)));
-            world.holds(lane, (upto - from) as usize, weight);
-            let records = (from..upto).map(|row| record(first(lane, row), spec.position(lane, row))).collect();
-            return Some(Read::Rows { partition, records });
-        }
-        if spec.finishes
-            && let Some(partition) = self.finish(&mut state)
-        {
-            return Some(Read::Finished(partition));
-        }
-        if self.waits_for_a_lane() || !self.returning.is_empty() {
-            return None;
-        }
-        if spec.ends {
-            return Some(Read::End);
-        }
-        if state.nothing_to_do() {
-            world.orders.notify_one();
-        }
-        let said = std::mem::replace(&mut self.caught_up, true);
-        (!said).then_some(Read::CaughtUp)
-    }
-}
-
-struct SimAcker {
-    source: SimSource,
-}
-
-#[async_trait]
-impl Acker for SimAcker {
-    async fn released(&mut self, partition: &Partition, release: Release) -> Result<(), Fault> {
-        let world = &self.source.world;
-        world.tick().await;
-        world.check_released(self.source.index, partition, release);
-        Ok(())
-    }
-
-    async fn ack(&mut self, partition: &Partition, positions: &[Position]) -> Result<(), Fault> {
-        let world = &self.source.world;
-        let spec = self.source.spec();
-        world.check_acknowledged(self.source.index, partition);
-        let (call, troubled) = {
-            let mut state = world.lock();
-            (state.next_call(), state.is_troubled())
-        };
-        world.tick().await;
-        if world.is_lost(self.source.index, partition) {
-            // The source drops what arrives while the partition is lost.
-            return Ok(());
-        }
-        if troubled && hits(3, call, spec.ack_hangs) {
-            world.hang().await;
-        }
-        world.may_panic();
-        if troubled && hits(4, call, spec.ack_fails) {
-            return Err(passing("the source is not reachable"));
-        }
-        world.acked(self.source.index, partition, positions);
-        world.tick().await;
-        Ok(())
-    }
-
-    async fn close(&mut self) -> Result<(), Fault> {
-        self.source.world.tick().await;
-        self.source.world.may_panic();
-        Ok(())
-    }
 }
 
 /// A destination of the scenario. The one after the last is for dead letters.
@@ -338,7 +46,7 @@ impl Destination for SimDestination {
     async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
         self.world.opening().await?;
         let sink = SimDestination { world: self.world.clone(), index: self.index };
-        Ok(Box::new(SimWriter { sink, unknown: false, known: KnownMarks::new() }))
+        Ok(Box::new(SimWriter { sink, unknown: false, session: Session::default() }))
     }
 
     fn policy(&self) -> WritePolicy {
@@ -356,8 +64,8 @@ struct SimWriter {
     sink: SimDestination,
     /// The outcome of a call was unknown.
     unknown: bool,
-    /// The stored marks of a transactional destination, as this writer last read or wrote them.
-    known: KnownMarks,
+    /// State of the writer of a transactional destination.
+    session: Session,
 }
 
 impl SimWriter {
@@ -385,7 +93,7 @@ impl SimWriter {
 #[async_trait]
 impl Writer for SimWriter {
     async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
-        transaction::marks(&self.sink.world, self.sink.index, self.sink.spec(), &mut self.known).await
+        transaction::marks(&self.sink.world, self.sink.index, self.sink.spec(), &mut self.session).await
     }
 
     async fn write(&mut self, Write { rows, marks, .. }: Write<'_>) -> Result<Verdicts, Fault> {
@@ -406,7 +114,7 @@ impl Writer for SimWriter {
                 world.breaks(|| format!("d{index} is written again although that must not be"));
             }
             if spec.retry == WriteRetry::Transactional {
-                return transaction::write(&world, index, self.sink.spec(), &mut self.known, rows, marks).await;
+                return transaction::write(&world, index, self.sink.spec(), &mut self.session, rows, marks).await;
             }
         }
         tokio::time::sleep(spec.takes_time(call)).await;
@@ -475,7 +183,7 @@ impl Writer for SimWriter {
     }
 
     async fn forget(&mut self, lanes: &[LaneId]) -> Result<bool, Fault> {
-        transaction::forget(&self.sink.world, self.sink.index, self.sink.spec(), &mut self.known, lanes).await
+        transaction::forget(&self.sink.world, self.sink.index, self.sink.spec(), &mut self.session, lanes).await
     }
 
     async fn flush(&mut self) -> Result<(), Fault> {
@@ -486,7 +194,9 @@ impl Writer for SimWriter {
             state.destinations[index].calls += 1;
             (state.destinations[index].calls, state.is_troubled())
         };
+        let busy = world.busy();
         tokio::time::sleep(spec.takes_time(call)).await;
+        drop(busy);
         world.tick().await;
         if troubled && hits(spec.salt ^ 6, call, spec.hangs) {
             world.hang().await;
@@ -544,7 +254,9 @@ impl StateStore for SimStore {
         tokio::task::yield_now().await;
         if world.scenario.store_delay > 0 {
             world.lock().storing = true;
+            let busy = world.busy();
             tokio::time::sleep(Duration::from_millis(world.scenario.store_delay)).await;
+            drop(busy);
             world.lock().storing = false;
         }
         if let Some(theirs) = world.refuses(epoch.number) {

@@ -27,6 +27,7 @@
 //! ```
 
 mod codes;
+pub mod coordinator;
 pub mod ends;
 pub mod inspect;
 pub mod mutants;
@@ -38,6 +39,7 @@ pub mod record;
 pub mod run;
 pub mod scenario;
 pub mod shrink;
+pub mod source;
 pub mod transaction;
 pub mod world;
 

@@ -16,7 +16,7 @@ const fn origin(what: &'static str, faults: &'static [Mutant], here: &'static st
     EngineMistake { what, faults, here }
 }
 
-/// Known mistakes about acknowledgement, order and shutdown. Each has a planted fault.
+/// Known mistakes about acknowledgement, order, shutdown, rebalances and transactions. Each has a planted fault.
 pub const ORIGINS: &[EngineMistake] = &[
     origin("acknowledged upstream before the position is durable", &[AckBeforeStore], ""),
     origin(
@@ -107,6 +107,42 @@ pub const ORIGINS: &[EngineMistake] = &[
         &[WentBackGoesOn],
         "",
     ),
+    origin(
+        "acknowledgements are counted over one list of all partitions: a rebalance commits the wrong records",
+        &[AcksCounted],
+        "every acknowledgement names its partition and its positions",
+    ),
+    origin(
+        "offsets are committed after their partition was revoked",
+        &[CommitAfterRevoke, AckAfterRelease],
+        "a source learns that a partition is given up after its last acknowledgement",
+    ),
+    origin(
+        "records that were read before a partition was lost are committed after it was assigned again",
+        &[LostIsStored, LostIsAcknowledged, LostIsForgotten],
+        "",
+    ),
+    origin(
+        "results are in the order of completion, and the wrong record is dead-lettered",
+        &[VerdictsByCompletion],
+        "",
+    ),
+    origin(
+        "a rebalance stalls partitions that it does not move, or one that comes back",
+        &[ReturnStallsOthers, RevokeStallsOthers, RoomOfLostAwaited],
+        "",
+    ),
+    origin(
+        "records are skipped after a gap, or after an operator moved the offset",
+        &[ElsewhereContinues, OldGenerationCounts],
+        "row numbers identify rows only within a generation",
+    ),
+    origin(
+        "a transaction without an answer is committed after its position was read",
+        &[OutcomeNotAsked, MarksReadTooSoon],
+        "a writer reads the marks after every unknown outcome, and ends older transactions first",
+    ),
+    origin("a producer of an earlier run commits beside a later one", &[ZombieWrites], ""),
 ];
 
 /// Formats them as a table.

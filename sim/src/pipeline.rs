@@ -13,10 +13,11 @@ use anabranch_plugin::settings::Settings;
 use anabranch_plugin::specification::Specification;
 use anabranch_plugin::written::Written;
 
-use crate::ends::{SimDestination, SimSource};
+use crate::ends::SimDestination;
 use crate::processors::SimProcessor;
 use crate::record::MARK;
 use crate::scenario::{AppliesTo, Scenario, ScenarioProcessor, Upstream};
+use crate::source::SimSource;
 use crate::world::World;
 
 /// The setting that selects the source, destination or processor of the scenario.

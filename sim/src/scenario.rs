@@ -74,10 +74,25 @@ pub struct Upstream {
     pub finishes: bool,
     /// `true` if every second row has the position of the previous one.
     pub twins: bool,
+    /// The consumer group that the source is a member of.
+    pub group: Option<ConsumerGroup>,
     /// `sdk.batch.size` and `sdk.batch.delay` in milliseconds.
     pub batch: Option<(usize, u64)>,
     /// Its own processors.
     pub processors: Vec<ScenarioProcessor>,
+}
+
+/// A consumer group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConsumerGroup {
+    /// Maximum number of rows that another member delivers of a partition that it takes over.
+    pub takes: u32,
+    /// An operator moves the offset of one in this many partitions that the source does not own; 0 = none.
+    pub resets: u64,
+    /// One in this many partitions that the source does not own loses its oldest records; 0 = none.
+    pub gaps: u64,
+    /// Maximum duration of an acknowledgement, in milliseconds.
+    pub ack_delay: u64,
 }
 
 /// A processor.
@@ -191,6 +206,10 @@ pub struct Sink {
     pub linger: u64,
     /// Before one in this many calls, a transactional destination loses transactions that it had confirmed; 0 = none.
     pub goes_back: u64,
+    /// One in this many transactions is answered with an error, and may still be committed later; 0 = none.
+    pub late: u64,
+    /// `true` if a transactional destination lets a writer that was fenced take over again, when it reads the marks.
+    pub reinitialises: bool,
     /// Maximum number of rows per second; 0 = no limit.
     pub rate: u32,
     /// Its own processors.
@@ -286,6 +305,11 @@ impl Scenario {
             let finishes = |(i, source): (usize, &mut Upstream)| source.finishes = hits(seed ^ 41, i as u64, 4);
             sources.iter_mut().enumerate().for_each(finishes);
         }
+        // A destination that loses what it had confirmed is checked without other changes of the generation.
+        if !sinks.iter().any(goes_back) {
+            let joins = |(i, source): (usize, &mut Upstream)| source.joins(mix(seed ^ 44, i as u64));
+            sources.iter_mut().enumerate().for_each(joins);
+        }
         let revokes = sources.iter().any(|source| source.revokes > 0);
         let store_delay = if revokes && hits(seed ^ 42, 0, 2) { mix(seed, 43) % 300 } else { 0 };
         Scenario {
@@ -327,10 +351,36 @@ impl Upstream {
             revokes,
             comes_back: seldom(rng, 2, 1..5),
             finishes: false,
+            group: None,
             twins: rng.u32(..12) == 0 && revokes == 0,
             batch: (rng.u32(..4) == 0).then(|| (rng.usize(1..20), rng.u64(..60))),
             processors: ScenarioProcessor::several(rng, 2, false),
         }
+    }
+}
+
+impl Upstream {
+    /// Makes the source a member of a consumer group, in some cases.
+    fn joins(&mut self, salt: u64) {
+        let is_member = hits(salt, 1, if self.revokes > 0 { 2 } else { 4 });
+        if !is_member || self.finishes || self.twins {
+            return;
+        }
+        if self.revokes == 0 {
+            self.revokes = 2 + mix(salt, 2) % 10;
+        }
+        if self.comes_back == 0 && !hits(salt, 3, 4) {
+            self.comes_back = 1 + mix(salt, 3) % 4;
+        }
+        if self.partitions.len() == 1 && hits(salt, 10, 2) {
+            self.partitions.push(mix(salt, 11) as u32 % 20);
+        }
+        self.group = Some(ConsumerGroup {
+            takes: [0, 3, 20][mix(salt, 4) as usize % 3],
+            resets: if hits(salt, 5, 3) { 2 + mix(salt, 6) % 5 } else { 0 },
+            gaps: if hits(salt, 7, 3) { 2 + mix(salt, 8) % 5 } else { 0 },
+            ack_delay: [0, 30, 300][mix(salt, 9) as usize % 3],
+        });
     }
 }
 
@@ -406,6 +456,8 @@ impl Sink {
             // Derived from the salt, so that the random numbers after it do not change: the seeds of the planted faults
             // depend on them.
             goes_back: if hits(salt, 17, 4) { 2 + mix(salt, 18) % 6 } else { 0 },
+            late: if hits(salt, 19, 2) { 2 + mix(salt, 20) % 8 } else { 0 },
+            reinitialises: hits(salt, 21, 2),
             rate: if rng.u32(..12) == 0 { rng.u32(20..400) } else { 0 },
             processors: ScenarioProcessor::several(rng, 2, false),
         }

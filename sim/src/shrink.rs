@@ -62,6 +62,11 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
         offer(&|s| s.sources[i].revokes = 0);
         offer(&|s| s.sources[i].comes_back = 0);
         offer(&|s| s.sources[i].finishes = false);
+        offer(&|s| s.sources[i].group = None);
+        offer(&|s| s.sources[i].group.iter_mut().for_each(|group| group.takes = 0));
+        offer(&|s| s.sources[i].group.iter_mut().for_each(|group| group.resets = 0));
+        offer(&|s| s.sources[i].group.iter_mut().for_each(|group| group.gaps = 0));
+        offer(&|s| s.sources[i].group.iter_mut().for_each(|group| group.ack_delay = 0));
         offer(&|s| s.sources[i].twins = false);
         offer(&|s| s.sources[i].delay = 0);
         offer(&|s| s.sources[i].batch = None);
@@ -120,6 +125,8 @@ fn sink(offer: Change<'_>, of: &dyn Fn(&mut Scenario) -> &mut Sink) {
     offer(&|s| of(s).miscounts = 0);
     offer(&|s| of(s).flush_fails = 0);
     offer(&|s| of(s).goes_back = 0);
+    offer(&|s| of(s).late = 0);
+    offer(&|s| of(s).reinitialises = false);
     offer(&|s| of(s).delay = 0);
     offer(&|s| of(s).linger = 0);
     offer(&|s| of(s).rate = 0);

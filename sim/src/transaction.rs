@@ -1,37 +1,95 @@
-//! A destination that stores rows and marks in one transaction.
+//! Destinations that store rows and marks in one transaction.
+//!
+//! Like a transactional producer, a writer takes over when it reads the marks: that ends the transactions of earlier
+//! writers, and fences these. An answer may be missing, and the transaction is committed later, or never.
 
 use std::collections::BTreeMap;
 
+use anabranch_graph::mutant::{Mutant, is_active};
 use anabranch_plugin::destination::{Delivered, Verdicts};
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 
 use crate::codes;
+use crate::coordinator::Transaction;
 use crate::record::copy;
 use crate::scenario::{Sink, hits, mix};
-use crate::world::World;
+use crate::world::{State, World};
 
-/// Stored marks, as a writer last read or wrote them.
-pub type KnownMarks = BTreeMap<LaneId, Mark>;
+/// Maximum number of events until an unanswered transaction ends.
+const LATE: u64 = 60;
 
-/// Returns the stored marks.
+/// State of a writer.
+#[derive(Default)]
+pub struct Session {
+    /// The stored marks, as the writer last read or wrote them.
+    known: BTreeMap<LaneId, Mark>,
+    /// Number of its takeover.
+    epoch: Option<u64>,
+    /// `true` if the outcome of its last transaction is unknown.
+    unknown: bool,
+}
+
+fn passing(what: &'static str) -> Fault {
+    Fault::transient(codes::SIM_PASSING, what)
+}
+
+impl Session {
+    /// Checks that the outcome of the last transaction is known, and that no later writer has taken over.
+    fn begin(&self, world: &World, destination: usize) -> Result<u64, Fault> {
+        if self.unknown {
+            world.breaks(|| format!("d{destination} is given a transaction after one with an unknown outcome"));
+        }
+        let epoch = world.lock().destinations[destination].coordinator.epoch;
+        match self.epoch {
+            Some(ours) if ours == epoch || is_active(Mutant::ZombieWrites) => Ok(epoch),
+            _ => Err(Fault::fatal(codes::FENCED, "a later writer has taken over")),
+        }
+    }
+
+    /// Notes that the outcome of the last transaction is unknown.
+    fn unknown(&mut self, what: &'static str) -> Fault {
+        self.unknown = true;
+        passing(what)
+    }
+}
+
+/// Takes over, and returns the stored marks.
 pub async fn marks(
     world: &World,
     destination: usize,
     spec: &Sink,
-    known: &mut KnownMarks,
+    session: &mut Session,
 ) -> Result<Vec<(LaneId, Mark)>, Fault> {
     let (call, troubled) = {
         let mut state = world.lock();
         (state.next_call(), state.is_troubled())
     };
     world.tick().await;
-    if troubled && hits(spec.salt ^ 5, call, spec.fails) {
-        return Err(Fault::transient(crate::codes::SIM_PASSING, "the marks cannot be read"));
+    let fails = troubled && hits(spec.salt ^ 5, call, spec.fails);
+    let failed = || passing("the marks cannot be read");
+    // A call that fails may have taken over.
+    if fails && (spec.late == 0 || mix(call, 9).is_multiple_of(2)) {
+        return Err(failed());
     }
-    *known = world.lock().destinations[destination].marks.clone();
-    Ok(known.clone().into_iter().collect())
+    let mut state = world.lock();
+    let epoch = state.destinations[destination].coordinator.epoch;
+    if !spec.reinitialises && session.epoch.is_some_and(|ours| ours != epoch) {
+        return Err(Fault::fatal(codes::FENCED, "a later writer has taken over"));
+    }
+    let before = state.destinations[destination].marks.clone();
+    if let Err(broken) = state.takes_over(destination) {
+        world.broken(&mut state, || broken);
+    }
+    let at = &state.destinations[destination];
+    session.epoch = Some(at.coordinator.epoch);
+    if fails {
+        return Err(failed());
+    }
+    session.known = if is_active(Mutant::MarksReadTooSoon) { before } else { at.marks.clone() };
+    session.unknown = false;
+    Ok(session.known.clone().into_iter().collect())
 }
 
 /// Writes one transaction, which is call number `call` of the destination.
@@ -39,7 +97,7 @@ pub async fn write(
     world: &World,
     destination: usize,
     spec: &Sink,
-    known: &mut KnownMarks,
+    session: &mut Session,
     rows: &[Record],
     marks: &[(LaneId, Mark)],
 ) -> Result<Verdicts, Fault> {
@@ -47,7 +105,10 @@ pub async fn write(
         let state = world.lock();
         (state.destinations[destination].calls, state.is_troubled())
     };
-    tokio::time::sleep(spec.takes_time(call)).await;
+    {
+        let _busy = world.busy();
+        tokio::time::sleep(spec.takes_time(call)).await;
+    }
     world.tick().await;
     if troubled && hits(spec.salt ^ 1, call, spec.hangs) {
         world.hang().await;
@@ -63,42 +124,45 @@ pub async fn write(
             () => Ok(Verdicts::Refused(refused)),
         };
     }
+    let epoch = session.begin(world, destination)?;
     if troubled && hits(spec.salt ^ 7, call, spec.goes_back) {
         world.goes_back(destination, 1 + mix(call, 8) % 4);
     }
     let fails = troubled && hits(spec.salt ^ 2, call, spec.fails);
     if fails && !(spec.ambiguous && mix(call, 9).is_multiple_of(2)) {
-        return Err(Fault::transient(crate::codes::SIM_PASSING, "the destination is away"));
+        return Err(session.unknown("the destination is away"));
     }
     let (moved, went_back) = {
         let destination = &world.lock().destinations[destination];
-        (destination.marks != *known, destination.went_back_now)
+        (destination.marks != session.known, destination.went_back_now)
     };
     if moved && went_back {
+        session.unknown = true;
         return Err(Fault::transient(codes::MARKS_MOVED, "the destination lost what it had confirmed"));
     }
     if moved {
         world.breaks(|| format!("d{destination} has marks that its writer does not know"));
     }
-    for row in rows {
-        let id = copy(row).id;
-        if world.lock().destinations[destination].durable.contains_key(&id) {
-            world.breaks(|| format!("d{destination} stores record {id:x} a second time"));
+    let ids = rows.iter().map(|row| copy(row).id).collect();
+    let transaction = Transaction { epoch, ids, marks: marks.to_vec(), forgotten: Vec::new() };
+    if troubled && !fails && hits(spec.salt ^ 9, call, spec.late) {
+        world.lock().leaves_open(destination, call, transaction);
+        return Err(session.unknown("the destination does not answer"));
+    }
+    for id in &transaction.ids {
+        let checked = world.lock().check_copies(destination, *id);
+        if let Err(broken) = checked {
+            world.breaks(|| broken);
         }
-        world.put(destination, id, true, fails);
+        world.put(destination, *id, true, fails);
     }
-    {
-        let destination = &mut world.lock().destinations[destination];
-        let before = destination.marks.clone();
-        destination.transactions.push((rows.iter().map(|row| copy(row).id).collect(), before));
-        destination.marks.extend(marks.iter().cloned());
-    }
+    world.lock().stores_marks(destination, transaction);
     // A crash can happen before the writer returns.
     world.tick().await;
     if fails {
-        return Err(Fault::transient(crate::codes::SIM_PASSING, "the connection was lost"));
+        return Err(session.unknown("the connection was lost"));
     }
-    known.extend(marks.iter().cloned());
+    session.known.extend(marks.iter().cloned());
     Ok(Verdicts::All(Delivered::Durable))
 }
 
@@ -107,7 +171,7 @@ pub async fn forget(
     world: &World,
     destination: usize,
     spec: &Sink,
-    known: &mut KnownMarks,
+    session: &mut Session,
     lanes: &[LaneId],
 ) -> Result<bool, Fault> {
     let (call, troubled) = {
@@ -115,21 +179,95 @@ pub async fn forget(
         (state.next_call(), state.is_troubled())
     };
     world.tick().await;
+    let epoch = session.begin(world, destination)?;
     let fails = troubled && hits(spec.salt ^ 3, call, spec.fails);
-    let passing = || Fault::transient(crate::codes::SIM_PASSING, "the connection was lost");
     if fails && !(spec.ambiguous && mix(call, 9).is_multiple_of(2)) {
-        return Err(passing());
+        return Err(session.unknown("the destination is away"));
+    }
+    let transaction = Transaction { epoch, ids: Vec::new(), marks: Vec::new(), forgotten: lanes.to_vec() };
+    if troubled && !fails && hits(spec.salt ^ 10, call, spec.late) {
+        world.lock().leaves_open(destination, call, transaction);
+        return Err(session.unknown("the destination does not answer"));
     }
     {
         let mut state = world.lock();
         state.note(|| format!("d{destination} forgets {lanes:?}"));
-        let marks = &mut state.destinations[destination].marks;
-        lanes.iter().for_each(|lane| drop(marks.remove(lane)));
+        state.stores_marks(destination, transaction);
     }
     world.tick().await;
     if fails {
-        return Err(passing());
+        return Err(session.unknown("the connection was lost"));
     }
-    lanes.iter().for_each(|lane| drop(known.remove(lane)));
+    lanes.iter().for_each(|lane| drop(session.known.remove(lane)));
     Ok(true)
+}
+
+impl State {
+    /// Lets a writer take over: ends the transactions of earlier writers, and fences these.
+    pub(crate) fn takes_over(&mut self, destination: usize) -> Result<(), String> {
+        let open = std::mem::take(&mut self.destinations[destination].coordinator.open);
+        for (left, transaction) in open {
+            // The coordinator had decided to commit it, or aborts it.
+            if left.is_multiple_of(2) {
+                self.commits(destination, transaction)?;
+            }
+        }
+        self.destinations[destination].coordinator.epoch += 1;
+        Ok(())
+    }
+
+    /// Leaves a transaction open, and its writer without an answer.
+    fn leaves_open(&mut self, destination: usize, call: u64, transaction: Transaction) {
+        self.note(|| format!("d{destination} does not answer a transaction"));
+        self.destinations[destination].coordinator.open.push((1 + mix(call, 13) % LATE, transaction));
+    }
+
+    /// Counts an event. Commits unanswered transactions whose time has come.
+    pub(crate) fn transactions_end_late(&mut self) -> Result<(), String> {
+        for destination in 0..self.destinations.len() {
+            let coordinator = &mut self.destinations[destination].coordinator;
+            if coordinator.open.is_empty() {
+                continue;
+            }
+            coordinator.open.iter_mut().for_each(|(left, _)| *left -= 1);
+            let ended = coordinator.open.extract_if(.., |(left, _)| *left == 0).collect::<Vec<_>>();
+            for (_, transaction) in ended {
+                self.commits(destination, transaction)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits a transaction that was not answered, unless its writer is fenced.
+    fn commits(&mut self, destination: usize, transaction: Transaction) -> Result<(), String> {
+        if transaction.epoch != self.destinations[destination].coordinator.epoch {
+            return Ok(());
+        }
+        self.note(|| format!("d{destination} commits {transaction:x?}, which it did not answer"));
+        for id in &transaction.ids {
+            self.check_copies(destination, *id)?;
+            *self.destinations[destination].durable.entry(*id).or_default() += 1;
+        }
+        self.stores_marks(destination, transaction);
+        Ok(())
+    }
+
+    /// Checks that a transactional destination may store a copy.
+    fn check_copies(&self, destination: usize, id: u64) -> Result<(), String> {
+        let stored = self.destinations[destination].durable.get(&id).copied().unwrap_or(0);
+        match stored < self.most_copies(destination, id) {
+            true => Ok(()),
+            false => Err(format!("d{destination} stores record {id:x} again, after {stored} times")),
+        }
+    }
+
+    /// Stores and removes the marks of a transaction.
+    fn stores_marks(&mut self, destination: usize, transaction: Transaction) {
+        let destination = &mut self.destinations[destination];
+        if !transaction.marks.is_empty() || !transaction.ids.is_empty() {
+            destination.transactions.push((transaction.ids, destination.marks.clone()));
+        }
+        destination.marks.extend(transaction.marks);
+        transaction.forgotten.iter().for_each(|lane| drop(destination.marks.remove(lane)));
+    }
 }

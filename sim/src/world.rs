@@ -2,14 +2,17 @@
 //! guarantees. It survives crashes.
 
 mod destinations;
+mod group;
 mod lanes;
+mod takeover;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anabranch_graph::exec::Progress;
 use anabranch_plugin::state::Receipt;
+use anabranch_record::Position;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use tokio::sync::Notify;
@@ -82,7 +85,7 @@ pub struct State {
     pub lanes: Vec<SourcePartition>,
     /// Destinations; the dead-letter queue is last.
     pub destinations: Vec<DestinationContents>,
-    /// Dead letters that may be written, by node and record, with their names.
+    /// Dead letters that may be written, by node, record and generation, with their names.
     letters: HashMap<u64, Option<Vec<u8>>>,
     names: HashMap<Vec<u8>, u64>,
     letters_in_run: Vec<(usize, u32)>,
@@ -92,6 +95,10 @@ pub struct State {
     pub epoch: u64,
     /// `true` while a commit takes its time.
     pub storing: bool,
+    /// Number of commits, flushes, transactions and acknowledgements in progress.
+    busy: u32,
+    /// Positions of each source in the order of reading, if a planted fault counts acknowledgements.
+    read_order: Vec<VecDeque<(usize, Position)>>,
     /// Number of calls of everything but destinations, for random numbers.
     pub calls: u64,
     /// `true` if the simulation runs on several threads, so that calls overlap.
@@ -109,6 +116,8 @@ pub struct State {
     silences: u32,
     /// The counters of this run.
     pub progress: Option<Arc<Progress>>,
+    /// True if another run has delivered rows, which this one does not count.
+    pub others_delivered: bool,
     panicked: HashSet<u64>,
     /// `true` if panics and excessive numbers of refusals have stopped.
     pub repaired: bool,
@@ -157,6 +166,8 @@ impl World {
             receipts: Vec::new(),
             epoch: 0,
             storing: false,
+            busy: 0,
+            read_order: vec![VecDeque::new(); scenario.sources.len()],
             calls: 0,
             threaded: false,
             hung: false,
@@ -166,6 +177,7 @@ impl World {
             miscounted: false,
             silences: 0,
             progress: None,
+            others_delivered: false,
             panicked: HashSet::default(),
             repaired: false,
             broken: None,
@@ -196,6 +208,10 @@ impl World {
         }
         let at = state.ticks;
         state.ticks += 1;
+        if let Err(broken) = state.transactions_end_late() {
+            self.broken(&mut state, || broken);
+            return false;
+        }
         state.inspections.turn();
         if at > MOST_TICKS {
             self.broken(&mut state, || "the run does not end".to_owned());
@@ -208,7 +224,8 @@ impl World {
                 state.note(|| "another run claims the pipeline".to_owned());
                 state.epoch += 1;
                 state.fenced = true;
-                return true;
+                self.other_run(&mut state);
+                return !state.dead;
             }
             _ => return true,
         };
@@ -376,6 +393,8 @@ impl State {
         self.dead = false;
         self.hung = false;
         self.storing = false;
+        self.busy = 0;
+        self.read_order.iter_mut().for_each(VecDeque::clear);
         self.fenced = false;
         self.fence_reported = false;
         self.panicked_outside = false;
@@ -391,5 +410,28 @@ impl State {
         for lane in &mut self.lanes {
             lane.end_run();
         }
+    }
+
+    /// Returns `true` if a commit, a flush, a transaction or an acknowledgement is in progress.
+    pub fn is_busy(&self) -> bool {
+        self.busy > 0
+    }
+}
+
+/// Counts a call in progress until it is dropped.
+pub struct Busy<'a>(&'a World);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.busy = state.busy.saturating_sub(1);
+    }
+}
+
+impl World {
+    /// Notes that a commit, a flush, a transaction or an acknowledgement is in progress.
+    pub fn busy(&self) -> Busy<'_> {
+        self.lock().busy += 1;
+        Busy(self)
     }
 }

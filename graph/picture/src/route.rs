@@ -39,6 +39,8 @@ pub(super) enum Delivery {
     AtLeastOnceInexact,
     /// Not repeated: the destination stores the position with the data.
     EffectivelyOnce,
+    /// Repeated after a crash or a retry. Lost if the destination fails: it confirms writes before it has them safely.
+    MayLose,
 }
 
 /// Records repeated after a crash.
@@ -60,13 +62,14 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize) -> Vec<Route<'_>> {
             copies.is_some() && matches!(plan[**index].kind, NodeKind::Destination(_))
         };
         let destinations = indices.iter().zip(&arriving).filter(is_end).count();
-        let replayed = match &plan[source].kind {
-            NodeKind::Source(read) => read.source.replay(),
-            _ => Replay::NotExactly,
+        let (replayed, alone_if) = match &plan[source].kind {
+            NodeKind::Source(read) => (read.source.replay(), read.source.alone_if()),
+            _ => (Replay::NotExactly, None),
         };
         for (&index, copies) in indices.iter().zip(arriving) {
             let (NodeKind::Destination(write), Some(copies)) = (&plan[index].kind, copies) else { continue };
             let delivery = match write.destination.policy().retry {
+                _ if write.destination.confirms_early() => Delivery::MayLose,
                 Retry::Idempotent => Delivery::AtLeastOnce,
                 Retry::AtMostOnce => Delivery::AtLeastOnceUnrepeated,
                 // With several destinations, the run resumes at the position of the slowest. Only row numbers show what
@@ -77,6 +80,7 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize) -> Vec<Route<'_>> {
             let records = if delivery == Delivery::EffectivelyOnce { 0 } else { replay_rows };
             let condition = match (delivery, replayed) {
                 (Delivery::AtLeastOnceInexact, Replay::ExactlyIf(condition)) => Some(condition),
+                (Delivery::EffectivelyOnce, _) => alone_if,
                 _ => None,
             };
             routes.push(Route {
@@ -138,7 +142,14 @@ impl Route<'_> {
                 "at least once, in the order of each source partition; transactions make it effectively once only if \
                  the source has no other destination, or replays exactly"
             }
-            Delivery::EffectivelyOnce => "effectively once, in the order of each source partition",
+            Delivery::MayLose => {
+                "records may be lost, because the destination confirms writes early; otherwise at least once, in the order of \
+                 each source partition"
+            }
+            Delivery::EffectivelyOnce => {
+                let kept = "effectively once, in the order of each source partition";
+                return self.condition.map_or_else(|| kept.to_owned(), |condition| format!("{kept}, if {condition}"));
+            }
         };
         guarantee.to_owned()
     }

@@ -1,10 +1,11 @@
 //! Destinations: plugins that write records and confirm their delivery.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_record::Record;
-use anabranch_record::extent::Extent;
+use anabranch_record::extent::{CollectionSpace, Extent};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
@@ -59,9 +60,39 @@ pub trait Destination: Send + Sync {
         Vec::new()
     }
 
+    /// Returns the place in which the collection of each record alone names the resource that the destination writes.
+    /// Opens nothing. `None` by default: a setting names the resource, or there is no such place.
+    fn collections(&self) -> Option<CollectionSpace> {
+        None
+    }
+
     /// Returns the form in which the destination receives dead letters if it is a dead-letter queue.
     fn letter_form(&self) -> LetterForm {
         LetterForm::Record
+    }
+
+    /// Checks the external system for `anabranch doctor`: that it can be reached, that the rights suffice, and that no
+    /// setting of it endangers records. Creates and changes nothing. Returns warnings, one phrase each; there are none
+    /// by default.
+    ///
+    /// # Errors
+    /// The reason why the destination could not write now.
+    async fn examine(&self) -> Result<Vec<String>, Fault> {
+        Ok(Vec::new())
+    }
+
+    /// Returns the topic that a record goes to, if the destination includes
+    /// [`MessageEncoding`](crate::parameters::shared::MessageEncoding): it is part of the subjects of schemas. `None` if
+    /// there is none, or the record does not determine it; then writing the record fails it.
+    fn topic<'a>(&'a self, record: &Record) -> Option<Cow<'a, str>> {
+        let _ = record;
+        None
+    }
+
+    /// Returns `true` if the settings let rows count as delivered before the external system has them safely, so that a
+    /// failure there may lose them. `pipelines plan` then promises nothing. The default is `false`.
+    fn confirms_early(&self) -> bool {
+        false
     }
 
     /// Returns how the executor writes to the destination; `pipelines plan` prints it.
@@ -169,11 +200,11 @@ pub trait Writer: Send {
     /// Returns the marks that this pipeline's transactions stored here, for [`Retry::Transactional`] destinations.
     ///
     /// Called after opening: if this is the source's only destination, the source resumes after these marks, even if
-    /// the state store has none. Called again after every transient failure of a write, whose outcome is then unknown:
-    /// if the marks of that write are stored, the write is not repeated. So the result must be final. The destination
-    /// first waits for or ends any transaction that an earlier connection, or an earlier run, may still commit (a lock
-    /// on the marks does that), and reopens a lost connection. After this call, the destination must also accept other
-    /// rows than those of the failed write.
+    /// the state store has none. Called again after every transient failure of a write or of [`Writer::forget`], whose
+    /// outcome is then unknown: if the marks show that it took effect, it is not repeated. So the result must be final.
+    /// The destination first waits for or ends any transaction that an earlier connection, or an earlier run, may still
+    /// commit (a lock on the marks does that), and reopens a lost connection. After this call, the destination must also
+    /// accept other rows than those of the failed write.
     ///
     /// # Errors
     /// The marks cannot be read. After a transient error the call is repeated.

@@ -38,6 +38,13 @@ pub struct FormatSettings {
     options: Argument<Option<Str>>,
 }
 
+impl FormatSettings {
+    /// Returns `true` if the file names a format.
+    pub fn is_given(&self) -> bool {
+        self.format.is_given()
+    }
+}
+
 /// Names of record formats.
 #[derive(Clone, Copy, Debug)]
 enum RecordFormatName {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anabranch_record::extent::Extent;
+use anabranch_record::extent::{CollectionSpace, Extent};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::text::Str;
@@ -53,11 +53,36 @@ pub trait Source: Send + Sync {
         Vec::new()
     }
 
+    /// Returns `true` if the source reads everything in an extent. A source that selects by a pattern knows more than its list
+    /// says. Opens nothing.
+    fn reads_all_of(&self, extent: &Extent) -> bool {
+        self.reads().iter().any(|read| extent.is_within(read))
+    }
+
+    /// Returns the place whose resources the source names in the collection of every record. A destination that chooses
+    /// its resource in this place by the collection feeds the source. Opens nothing. `None` by default: there is none.
+    fn collections(&self) -> Option<CollectionSpace> {
+        None
+    }
+
+    /// Returns the condition under which nobody else reads the partitions of this source and moves its positions, as a phrase
+    /// such as `no other service reads with the same consumer group`. A transactional destination stores the positions of one
+    /// service only, so its records are effectively once under this condition. `None` by default: nobody does.
+    fn alone_if(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns `true` if the source can be opened at a position before the last acknowledged one, and then reads every
     /// record after it again. A source that deletes acknowledged records cannot. Only such a source can resume at the
     /// position of a destination that has lost confirmed records; otherwise the pipeline stops.
     fn rereads(&self) -> bool {
         self.replay() != Replay::NotExactly
+    }
+
+    /// Returns `true` if the source distinguishes a partition that a user has reset from a new one: marks without a
+    /// position are in `resume` and reach [`Reader::go_on`]. Otherwise, a reset partition has no mark.
+    fn takes_resets(&self) -> bool {
+        false
     }
 
     /// Returns `true` if the records after a position still exist. Called for a source that can read again, before it
@@ -88,6 +113,16 @@ pub trait Source: Send + Sync {
     /// The reason why it cannot be opened there.
     fn check(&self, _position: &Position) -> Option<Result<(), Fault>> {
         None
+    }
+
+    /// Checks the external system for `anabranch doctor`: that it can be reached, that the rights suffice, and that no
+    /// setting of it endangers records. Creates, changes and consumes nothing, and reads no record. Returns warnings, one
+    /// phrase each; there are none by default.
+    ///
+    /// # Errors
+    /// The reason why the source could not read now.
+    async fn examine(&self) -> Result<Vec<String>, Fault> {
+        Ok(Vec::new())
     }
 
     /// Returns `true` if the source may have other partitions than [`Partition::ONLY`]. `true` by default: unknown
@@ -174,7 +209,8 @@ impl Start {
     }
 
     /// Sets the position after which reading starts elsewhere, so that the next run resumes there. Without it, the next
-    /// run receives the earlier position again until a record of the new generation is settled.
+    /// run receives the earlier position again until a record of the new generation is settled, with a [`Mark::seq`] of
+    /// 0: then the source starts elsewhere again.
     #[must_use]
     pub fn at(mut self, position: Position) -> Self {
         self.position = Some(position).filter(|position| !position.0.is_empty());
@@ -299,12 +335,31 @@ pub struct Backlog {
     /// Upper bound of the time at which the next unread record arrived. `None` if no record is waiting or the time is
     /// unknown.
     pub since: Option<SystemTime>,
-    /// Files or objects that were removed or truncated before they could be read, since the source was opened.
+    /// Files, objects or records that were removed before they could be read, since the source was opened.
     pub missed: u64,
     /// The part of `objects` that the source holds back because their dates are ahead of the clock of their store.
     pub ahead: u64,
     /// Unread records of each partition for which the source knows them. Not necessarily all partitions.
     pub partitions: BTreeMap<Partition, u64>,
+    /// Data that the external system retains for the source. `None` if it retains nothing, or this is unknown.
+    pub retention: Option<Retention>,
+}
+
+/// Data that an external system retains until a source has acknowledged it, such as the log of a database. The data uses disk
+/// space of that system, which may limit its size. A field that is not set is unknown. Create a value with
+/// `..Retention::default()`, because fields may be added.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Bytes that the system retains for the source.
+    pub bytes: Option<u64>,
+    /// Bytes that can still be added before the system may remove what the source has not read. `None` if there is no limit.
+    pub spare_bytes: Option<u64>,
+    /// Name of the state in the system, such as `reserved`.
+    pub status: Option<Str>,
+    /// True if the system may soon remove data that the source has not read.
+    pub at_risk: bool,
+    /// Number of transactions for which the system cannot remove old rows, because the source may need them.
+    pub transactions: Option<u64>,
 }
 
 impl Backlog {
@@ -326,6 +381,7 @@ impl Backlog {
             missed: self.missed,
             ahead: 0,
             partitions: self.partitions.into_keys().map(|partition| (partition, 0)).collect(),
+            retention: self.retention,
         }
     }
 }

@@ -16,6 +16,11 @@ impl Access {
     /// The empty set.
     pub const NOTHING: Access = Access::These(Vec::new());
 
+    /// Returns the access to one entry of the metadata.
+    pub fn metadata(key: Str) -> Access {
+        Access::These(vec![vec![Str::from_static("Metadata"), key]])
+    }
+
     /// Returns the union of all sets, each part once. O(parts²).
     pub fn union(all: impl IntoIterator<Item = Access>) -> Access {
         let mut paths: Vec<Vec<Str>> = Vec::new();

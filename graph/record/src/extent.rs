@@ -17,6 +17,18 @@ pub struct Extent {
     pub setting: &'static str,
 }
 
+/// A place whose resources records name in the metadata `recfmt.collection`: the topics of a cluster, or the tables of a
+/// database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectionSpace {
+    /// Kind of the resources, as in [`Extent::what`].
+    pub what: &'static str,
+    /// The place, as in [`Extent::space`]. Never shown.
+    pub space: Str,
+    /// The setting that chooses a resource in another way, if there is one.
+    pub setting: &'static str,
+}
+
 impl Extent {
     /// Returns `true` if every resource of this extent is part of the other one too.
     pub fn is_within(&self, other: &Extent) -> bool {

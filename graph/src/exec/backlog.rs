@@ -76,7 +76,8 @@ impl Questions {
     pub(super) async fn ask(&mut self, reader: &mut dyn Reader, meters: &StageMeters) {
         if let Ok(answer) = timeout(PATIENCE, reader.backlog()).await {
             self.knows = answer.is_some();
-            self.open = answer.as_ref().is_some_and(|backlog| !backlog.is_empty());
+            // The retained data of an idle source grows when other programs write.
+            self.open = answer.as_ref().is_some_and(|backlog| !backlog.is_empty() || backlog.retention.is_some());
             meters.set_backlog(answer);
         }
         self.timer.as_mut().reset(Instant::now() + EVERY);
@@ -90,10 +91,9 @@ impl Questions {
         self.timer.as_mut().await;
     }
 
-    /// Notes that the source has nothing more to read.
+    /// Notes that the source has nothing more to read. It is asked once more: it may have counted records that are missing.
     pub(super) fn caught_up(&mut self, meters: &StageMeters) {
         meters.empty_backlog();
-        self.open = false;
     }
 }
 

@@ -117,7 +117,10 @@ impl Delivery {
                     let what = format!("the destination returned {} verdicts for {} records", each.len(), range.len());
                     return Err(Fault::fatal(codes::VERDICT_COUNT, what).into());
                 }
-                Ok(Verdicts::Each(each)) => {
+                Ok(Verdicts::Each(mut each)) => {
+                    if mutant!(VerdictsByCompletion) {
+                        each.sort_by_key(Result::is_err);
+                    }
                     verdicts.resize_with(rows.len(), || None);
                     let mut again = Vec::new();
                     for (row, verdict) in range.zip(each) {

@@ -233,7 +233,7 @@ impl Drain {
     async fn acknowledge(&mut self, settled: Vec<SettledPrefix>) -> Result<(), Fault> {
         let mut per_source: Vec<Vec<(LaneIndex, Partition, Vec<Position>)>> =
             self.sources.iter().map(|_| Vec::new()).collect();
-        for lane in settled {
+        for lane in settled.into_iter().filter(|lane| !lane.released || mutant!(AckAfterRelease)) {
             let source = if mutant!(AcksToFirstSource) { 0 } else { lane.source };
             per_source[source].push((lane.lane, lane.id.partition, lane.advance.positions));
         }

@@ -49,8 +49,8 @@ enum LaneOwnership {
     Abandoned,
     /// Like `Abandoned`, and positions that a running commit has stored are not acknowledged either.
     Lost,
-    /// The partition is being assigned again: rows are not written in a transaction; settled rows are stored and
-    /// acknowledged.
+    /// The partition is being assigned again: rows are not written in a transaction; settled rows are stored, and not
+    /// acknowledged, because the source knows that the partition was given up.
     Returning,
     /// The partition was assigned again and continues in another lane.
     Replaced,
@@ -77,6 +77,9 @@ struct Lane {
     committing: bool,
     /// True from the revocation of the partition until the lane is given up.
     leaving: bool,
+    /// True if rows of the partition that was taken away are left to its next owner: they were read and not taken, or
+    /// abandoned.
+    left_rows: bool,
     /// True if the source has no more records of the partition.
     finished: bool,
     /// Number of the first abandoned row: settled but not written. This row and later rows are never stored.
@@ -141,6 +144,8 @@ pub(super) struct SettledPrefix {
     pub(super) id: LaneId,
     pub(super) source: usize,
     pub(super) advance: Advance,
+    /// True if the source knows that the lane was given up, so that nothing is acknowledged.
+    pub(super) released: bool,
 }
 
 /// Identification of a failed copy of a row.
@@ -198,6 +203,7 @@ impl State {
             positions: 0,
             committing: false,
             leaving: false,
+            left_rows: false,
             finished: false,
             given_up: u64::MAX,
             stored: resume,
@@ -440,7 +446,9 @@ impl Lanes {
     pub(super) async fn room(&self, source: usize) -> Room {
         self.when_room(|state| {
             let window = |lane: &Lane| self.replay_rows.saturating_sub(lane.ledger.unpersisted());
-            let is_read = |lane: &&Lane| lane.source == source && lane.hold == LaneOwnership::Ours && !lane.finished;
+            let is_read = |lane: &&Lane| {
+                lane.source == source && lane.hold == LaneOwnership::Ours && !lane.finished && !lane.leaving
+            };
             let lanes = state.lanes.iter().filter(is_read);
             // A source with several partitions may read as long as one of them has room.
             let rows = lanes.map(window).max().unwrap_or(self.replay_rows);
@@ -452,11 +460,14 @@ impl Lanes {
         .await
     }
 
-    /// Waits until the window of a lane has room for this many rows. An empty window accepts any number.
+    /// Waits until the window of a lane has room for this many rows, or its partition is taken away. An empty window
+    /// accepts any number.
     pub(super) async fn lane_room(&self, lane: LaneIndex, rows: usize) {
         self.when_room(|state| {
-            let unpersisted = state.lanes[usize::from(lane.0)].ledger.unpersisted();
-            (unpersisted == 0 || unpersisted + rows <= self.replay_rows).then_some(())
+            let lane = &state.lanes[usize::from(lane.0)];
+            let is_away = (lane.leaving || lane.hold != LaneOwnership::Ours) && !mutant!(RoomOfLostAwaited);
+            let unpersisted = lane.ledger.unpersisted();
+            (is_away || unpersisted == 0 || unpersisted + rows <= self.replay_rows).then_some(())
         })
         .await;
     }
@@ -501,7 +512,9 @@ impl Lanes {
             .filter_map(|(index, lane)| {
                 let advance = lane.ledger.advance_below(lane.given_up)?;
                 lane.committing = true;
-                Some(SettledPrefix { lane: LaneIndex(index as u16), id: lane.id.clone(), source: lane.source, advance })
+                let released = lane.hold == LaneOwnership::Returning;
+                let (id, source) = (lane.id.clone(), lane.source);
+                Some(SettledPrefix { lane: LaneIndex(index as u16), id, source, advance, released })
             })
             .collect()
     }

@@ -318,13 +318,14 @@ async fn open_source(
         ours.map(|(lane, mark)| (lane.partition.clone(), mark.clone())).collect();
     let host = context.host(&spec.connector);
     // A lane that was reset has a generation but no position.
-    let begun = resume.iter().filter(|(_, mark)| !mark.position.0.is_empty());
+    let takes_resets = spec.source.takes_resets();
+    let begun = resume.iter().filter(|(_, mark)| takes_resets || !mark.position.0.is_empty());
     let begun = begun.map(|(partition, mark)| (partition.clone(), mark.clone())).collect();
     let opened = spec.source.open(&begun, &host).await.map_err(|fault| fault.at(&spec.connector))?;
     let OpenedSource { reader, acker, starts, .. } = opened;
     let mut begun = Vec::new();
     for (partition, start) in &starts {
-        if start.is_elsewhere() {
+        if start.is_elsewhere() && !mutant!(ElsewhereContinues) {
             let id = Lanes::lane_id(&spec.connector, partition);
             let mark = beginning(&context.confirmed, epoch, &id, resume.get(partition), start.position());
             resume.insert(partition.clone(), mark.clone());

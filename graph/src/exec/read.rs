@@ -45,12 +45,18 @@ pub(super) struct Reading {
     /// What the source said about the partitions when it was opened.
     starts: BTreeMap<Partition, Start>,
     replay: Replay,
+    /// Whether marks without a position reach the source.
+    takes_resets: bool,
     /// Number of the epoch of the run.
     epoch: u64,
     /// Partitions that were finished in this run.
     finished: Finished,
     /// Partitions that are finished when their rows are in the graph.
     to_finish: Vec<Partition>,
+    /// A partition whose rows wait for a batch of another, unless it was taken away meanwhile.
+    awaiting: Option<Partition>,
+    /// A partition that is revoked, and given up at this time, when the batch of it is in the graph.
+    revoking: Option<(Partition, Instant)>,
     stamp: Stamp,
     /// Schedule for asking the source for its backlog.
     questions: Questions,
@@ -92,9 +98,12 @@ impl Reading {
             away: Away::default(),
             starts,
             replay: spec.source.replay(),
+            takes_resets: spec.source.takes_resets(),
             epoch,
             finished: Finished::default(),
             to_finish: Vec::new(),
+            awaiting: None,
+            revoking: None,
             stamp: Stamp { connector: id.into() },
             questions: Questions::new(),
             tap: output.tap(NodeRole::Source, &spec.connector),
@@ -251,15 +260,27 @@ impl Reading {
                     }
                     return Ok(More::Yes);
                 }
-                Read::Revoked { partition, within } => {
-                    let until = Instant::now() + within;
+                // Its rows are delivered like those that were sent before.
+                Read::Revoked { partition, within } if partition == collected.partition => {
+                    self.revoking = Some((partition, Instant::now() + within));
                     self.send(collected).await?;
-                    let within = until.saturating_duration_since(Instant::now());
-                    self.note_change(Read::Revoked { partition, within }).await?;
+                    self.revoke_pending();
+                    return Ok(More::Yes);
+                }
+                // A change that is reported while the batch waits for room comes after this one.
+                change @ (Read::Revoked { .. } | Read::Assigned(_)) => {
+                    self.note_change(change).await?;
+                    self.send(collected).await?;
                     return Ok(More::Yes);
                 }
                 other => {
+                    self.awaiting = self.owned_partition(&other);
+                    let is_owned = self.awaiting.is_some();
                     self.send(collected).await?;
+                    // It may have been taken away while the batch waited for room.
+                    if is_owned && self.awaiting.take().is_none() {
+                        return Ok(More::Yes);
+                    }
                     // A batch of another partition is sent without collecting, so that it does not wait for the delay
                     // twice.
                     return match other {
@@ -332,6 +353,8 @@ impl Reading {
         context.lanes.open(lane, strips.iter().map(|(strip, bytes)| (positions(strip), *bytes)), |run| {
             runs.push(Lineage::of(run, &context.alarm));
         });
+        // The rows are part of what is delivered in the time of a revocation.
+        self.revoke_pending();
         meters.step(0).enter(total);
         meters.step(0).leave(RowOutcomes { out: total, ..RowOutcomes::default() }, meters.now());
         // Before the first strip is sent, because the partition can be taken away while a strip waits for a queue.

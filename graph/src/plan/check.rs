@@ -6,7 +6,9 @@ use anabranch_plugin::destination::{Destination, Retry};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, Span};
 use anabranch_plugin::operator::Fan;
 use anabranch_plugin::source::Source;
-use anabranch_record::extent::Extent;
+use anabranch_record::access::Access;
+use anabranch_record::extent::{CollectionSpace, Extent};
+use anabranch_record::metadata::key;
 use anabranch_record::phrase::counted;
 use anabranch_template::condition::CompiledCondition;
 use petgraph::algo::toposort;
@@ -213,16 +215,22 @@ fn feedback(plan: &PlanGraph, findings: &mut Diagnostics) {
             _ => None,
         })
         .collect();
-    for node in plan.node_weights() {
+    for end in plan.node_indices() {
+        let node = &plan[end];
         let destination = match &node.kind {
             NodeKind::Destination(write) => &write.destination,
             NodeKind::DeadLetter(queue) => &queue.destination,
             _ => continue,
         };
-        for source in plan.node_weights() {
+        for start in plan.node_indices() {
+            let source = &plan[start];
             let NodeKind::Source(read) = &source.kind else { continue };
             if let Some(written) = feeds(&**destination, &*read.source) {
                 findings.push(feeds_back_by_name(node, source, &written));
+            } else if let Some(place) = shared_collections(&**destination, &*read.source)
+                && keeps_collection(plan, start, end)
+            {
+                findings.push(feeds_back_by_collection(node, source, &place));
             }
         }
         let written = destination.file();
@@ -236,12 +244,52 @@ fn feedback(plan: &PlanGraph, findings: &mut Diagnostics) {
 /// Returns the data that the destination writes and the source reads, judged by name. Files are compared by path
 /// instead.
 pub fn feeds(destination: &dyn Destination, source: &dyn Source) -> Option<Extent> {
-    let written = destination.writes();
-    if written.is_empty() {
-        return None;
+    destination.writes().into_iter().find(|written| source.reads_all_of(written))
+}
+
+/// Returns the place in which both the source and the destination choose resources by the collection of a record.
+fn shared_collections(destination: &dyn Destination, source: &dyn Source) -> Option<CollectionSpace> {
+    let (written, read) = (destination.collections()?, source.collections()?);
+    (written.what == read.what && written.space == read.space).then_some(written)
+}
+
+/// Returns `true` if records of a source reach a destination with the collection that the source gave them.
+fn keeps_collection(plan: &PlanGraph, source: NodeIndex, end: NodeIndex) -> bool {
+    let collection = Access::metadata(key::COLLECTION);
+    let changes = |node: NodeIndex| {
+        plan[node].kind.operator().is_some_and(|step| {
+            step.signature.fan == Fan::Never && step.guard.is_none() || step.signature.writes.overlaps(&collection)
+        })
+    };
+    let (mut waiting, mut seen) = (vec![end], Vec::new());
+    while let Some(node) = waiting.pop() {
+        for (_, from) in predecessors(plan, node) {
+            if from == source {
+                return true;
+            }
+            if !changes(from) && !seen.contains(&from) {
+                seen.push(from);
+                waiting.push(from);
+            }
+        }
     }
-    let read = source.reads();
-    written.into_iter().find(|written| read.iter().any(|read| written.is_within(read)))
+    false
+}
+
+fn feeds_back_by_collection(node: &Node, source: &Node, place: &CollectionSpace) -> Diagnostic {
+    let CollectionSpace { what, setting, .. } = place;
+    Diagnostic::error(
+        codes::PLAN_FEEDBACK,
+        format!(
+            "{:?} writes each record to where {:?} reads it, among the same {what}: every record would be read again, \
+             endlessly",
+            node.id, source.id
+        ),
+    )
+    .with_label(place_of(node, setting), "written to the collection of the record")
+    .with_related(source.span, "read here")
+    .with_path(format!("{}/settings/{setting}", node.path))
+    .with_hint(format!("set {setting}, or change the metadata {} in a processor", key::COLLECTION))
 }
 
 /// Returns the place of a setting in the file, or that of the node if the setting is not given.
@@ -262,8 +310,6 @@ fn feeds_back_by_name(node: &Node, source: &Node, Extent { what, setting, .. }: 
 
 /// Returns the finding for a node that writes the file that a source reads.
 pub fn feeds_back(node: &Node, source: &Node) -> Diagnostic {
-    let place =
-        |node: &Node| node.settings.iter().find(|given| given.name == "path").map_or(node.span, |given| given.span);
     Diagnostic::error(
         codes::PLAN_FEEDBACK,
         format!(
@@ -271,8 +317,8 @@ pub fn feeds_back(node: &Node, source: &Node) -> Diagnostic {
             node.id, source.id
         ),
     )
-    .with_label(place(node), "written here")
-    .with_related(place(source), "read here")
+    .with_label(place_of(node, "path"), "written here")
+    .with_related(place_of(source, "path"), "read here")
     .with_path(format!("{}/settings/path", node.path))
     .with_hint("set another path for it")
 }

@@ -21,6 +21,9 @@ impl Scenario {
             processors(&mut source.processors);
             source.delay = 0;
             source.ack_hangs = 0;
+            if let Some(group) = &mut source.group {
+                group.ack_delay = 0;
+            }
             source.partitions.iter_mut().for_each(|rows| *rows = (*rows).min(60));
             source.batch = source.batch.map(|(rows, delay)| (rows, delay.min(3)));
         }

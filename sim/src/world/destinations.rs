@@ -6,6 +6,7 @@ use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark};
 
 use super::{HashMap, State, World};
+use crate::coordinator::Coordinator;
 use crate::oracle::RequiredOutcome;
 use crate::scenario::mix;
 
@@ -13,7 +14,7 @@ use crate::scenario::mix;
 #[derive(Default)]
 pub struct DestinationContents {
     /// The origin of each copy that may arrive: lane, row, and index in the order of the lane.
-    arrivals: HashMap<u64, (usize, u32, usize)>,
+    pub(super) arrivals: HashMap<u64, (usize, u32, usize)>,
     /// Number of durable instances of each copy.
     pub durable: HashMap<u64, u32>,
     /// The marks that its transactions stored.
@@ -33,11 +34,13 @@ pub struct DestinationContents {
     /// Latest index in the order of each lane that was presented in this run, and that was written.
     latest: BTreeMap<usize, usize>,
     latest_put: BTreeMap<usize, usize>,
+    /// The part of a transactional destination that outlives its writers.
+    pub coordinator: Coordinator,
     /// Number of calls in all runs.
     pub calls: u64,
 }
 
-fn letter_id(node: &str, id: u64) -> u64 {
+pub(super) fn letter_id(node: &str, id: u64) -> u64 {
     node.bytes().fold(mix(id, 77), |hash, byte| mix(hash, u64::from(byte)))
 }
 
@@ -107,7 +110,7 @@ impl World {
                     });
                 }
             }
-            let stored = state.lanes[lane].stored;
+            let stored = state.lanes[lane].stored.max(state.lanes[lane].stored_before);
             let most = state.scenario.replay_rows;
             if (row + 1).saturating_sub(stored) as usize > most {
                 return self.broken(&mut state, || {
@@ -194,7 +197,9 @@ impl World {
             let key = String::from_utf8_lossy(key).to_string();
             self.broken(&mut state, || format!("two dead letters are named {key}"));
         }
-        let named = state.letters.entry(id_of_letter).or_default();
+        // Rows of another generation have other numbers, which are part of the name.
+        let generation = String::from_utf8_lossy(key).split('/').nth(2).and_then(|text| text.parse().ok());
+        let named = state.letters.entry(mix(id_of_letter, generation.unwrap_or(0))).or_default();
         let before = named.get_or_insert_with(|| key.to_vec()).clone();
         if before != key && !panics {
             let [before, now] = [&before[..], key].map(String::from_utf8_lossy).map(|text| text.to_string());
@@ -210,8 +215,11 @@ impl World {
         for (id, mark) in marks {
             let Some(lane) = state.lanes.iter().find(|lane| lane.id == *id) else { continue };
             let upto = lane.rows_upto(mark).map_or(0, |rows| rows as usize).min(lane.fates.len());
-            let rows = (lane.stored as usize).min(upto)..upto;
-            if rows.clone().any(|row| !state.is_complete_at(destination, &lane.fates[row], &given)) {
+            let mut rows = (lane.stored as usize).min(upto)..upto;
+            let is_open = |row: usize| {
+                !lane.group.is_gone(row as u32) && !state.is_complete_at(destination, &lane.fates[row], &given)
+            };
+            if rows.any(is_open) {
                 return self
                     .broken(state, || format!("d{destination} receives {mark:?}, and rows before are not safe"));
             }
@@ -226,6 +234,13 @@ impl State {
             destination.lost.iter().map(|id| (at, *id)).collect::<Vec<_>>()
         };
         self.destinations.iter().enumerate().flat_map(lost).collect()
+    }
+
+    /// Returns `true` if the outcome of a row has come true, or the row does not exist any more; `given` counts as
+    /// delivered.
+    pub(super) fn is_safe(&self, lane: usize, row: u32, given: &[(usize, u64)]) -> bool {
+        let at = &self.lanes[lane];
+        at.group.is_gone(row) || self.is_durable(&at.fates[row as usize], given)
     }
 
     /// Returns `true` if an outcome has come true; `given` counts as delivered.

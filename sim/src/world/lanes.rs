@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use anabranch_graph::mutant::Mutant;
 use anabranch_plugin::source::Release;
 use anabranch_plugin::state::{Commit, Receipt};
 use anabranch_record::Position;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use tokio::time::Instant;
 
+use super::group::{Generation, GroupPartition};
 use super::{State, World};
 use crate::oracle::{Copy, RequiredOutcome};
 use crate::scenario::{Upstream, mix};
@@ -27,26 +29,44 @@ pub struct SourcePartition {
     pub fates: Vec<RequiredOutcome>,
     /// The next row to read in this run.
     pub next: u32,
+    /// The end of the rows that were ever read.
+    pub(super) high: u32,
     /// Number of rows that are stored as settled.
     pub stored: u32,
+    /// Highest `stored` in this run, if a later generation began at an earlier row.
+    pub(super) stored_before: u32,
     /// Number of rows that are acknowledged.
     pub acked: u32,
     /// Number of rows read in this run, including rows that were read again.
     read: usize,
     /// Number of these rows that were read before the partition was last given up, and do not count as held.
     given_up: usize,
+    /// Number of rows of the lane that were settled in this run at that time.
+    settled_then: usize,
     /// Positions read in this run and not acknowledged.
-    unacked: VecDeque<Position>,
+    pub(super) unacked: VecDeque<Position>,
     /// Time at which the partition was revoked.
-    revoked: Option<Instant>,
+    pub(super) revoked: Option<Instant>,
     /// `true` if the partition was lost and did not resume.
-    lost: bool,
+    pub(super) lost: bool,
+    /// `true` if the source must learn that the partition was given up.
+    pub(super) release_due: bool,
+    /// `true` if the source knows that the partition was given up, and has not resumed it.
+    pub(super) let_go: bool,
+    /// Number of times that the partition was assigned to this process.
+    pub(super) assignment: u64,
+    /// Generations of the marks.
+    pub(super) generations: BTreeMap<u64, Generation>,
+    /// The generation that the engine has to begin, because the source does not start after the mark.
+    pub(super) elsewhere: Option<Generation>,
+    /// The partition in its consumer group.
+    pub(super) group: GroupPartition,
     /// `true` if the source has reported the partition as finished in this run.
     finished: bool,
     /// `true` if the source knows that all rows of the finished partition are acknowledged.
     complete: bool,
     /// `true` if the partition is assigned again and waits for the position to resume from.
-    returning: bool,
+    pub(super) returning: bool,
     /// `true` if the partition came back in this run and its rows are read again. Both copies of a row can be in
     /// flight.
     pub(super) again: bool,
@@ -59,13 +79,22 @@ impl SourcePartition {
             source,
             fates,
             next: 0,
+            high: 0,
             stored: 0,
+            stored_before: 0,
             acked: 0,
             read: 0,
             given_up: 0,
+            settled_then: 0,
             unacked: VecDeque::new(),
             revoked: None,
             lost: false,
+            release_due: false,
+            let_go: false,
+            assignment: 0,
+            generations: BTreeMap::from([(1, Generation::default())]),
+            elsewhere: None,
+            group: GroupPartition::default(),
             finished: false,
             complete: false,
             returning: false,
@@ -76,11 +105,18 @@ impl SourcePartition {
     pub(super) fn end_run(&mut self) {
         self.unacked.clear();
         (self.revoked, self.returning, self.again, self.read) = (None, false, false, 0);
-        (self.lost, self.finished, self.given_up) = (false, false, 0);
+        (self.lost, self.finished, self.given_up, self.settled_then) = (false, false, 0, 0);
+        (self.release_due, self.let_go, self.elsewhere, self.stored_before) = (false, false, None, 0);
     }
 
-    /// Opens the partition after a mark. Returns `false` if it does not exist any more.
-    pub fn opens(&mut self, mark: Option<&Mark>, finishes: bool) -> bool {
+    /// Notes that the rows before `upto` are read.
+    pub fn gives(&mut self, upto: u32) {
+        self.next = upto;
+        self.high = self.high.max(upto);
+    }
+
+    /// Opens a partition without a group after a mark. Returns `false` if it does not exist any more.
+    pub(super) fn opens(&mut self, mark: Option<&Mark>, finishes: bool) -> bool {
         let exists = !self.complete || mark.is_some();
         self.next = match mark {
             Some(mark) => self.rows_upto(mark).unwrap_or(0),
@@ -98,12 +134,16 @@ impl SourcePartition {
         self.next as usize == self.fates.len()
     }
 
-    /// Returns the number of rows that a mark covers; `None` if its count and position do not match.
+    /// Returns the number of rows that a mark covers; `None` if its count and position do not match in its generation.
     pub fn rows_upto(&self, mark: &Mark) -> Option<u32> {
+        let base = self.generations.get(&mark.generation)?.base;
+        if mark.seq == 0 {
+            return Some(base);
+        }
         let row = row_of(&mark.position)?;
-        let rows = mark.seq as u32;
+        let rows = base + mark.seq as u32;
         // Two rows may have the same position.
-        (rows > 0 && (row + 1 == rows || row + 2 == rows && row.is_multiple_of(2))).then_some(rows)
+        (row + 1 == rows || row + 2 == rows && row.is_multiple_of(2)).then_some(rows)
     }
 }
 
@@ -125,7 +165,7 @@ pub fn position(lane: usize, row: u32, kind: u8) -> Position {
     Position::copy_from(&[lane as u8, a, b, c, d, kind])
 }
 
-fn row_of(position: &Position) -> Option<u32> {
+pub(super) fn row_of(position: &Position) -> Option<u32> {
     let [_, a, b, c, d, _] = position.0[..] else { return None };
     Some(u32::from_be_bytes([a, b, c, d]))
 }
@@ -142,7 +182,9 @@ impl World {
         let mut state = self.lock();
         state.note(|| format!("lane {lane} is assigned to another consumer"));
         let lane = &mut state.lanes[lane];
-        lane.revoked = Some(Instant::now());
+        lane.revoked.get_or_insert_with(Instant::now);
+        lane.returning = false;
+        lane.release_due |= !lane.let_go;
         let partition = lane.id.partition.clone();
         if state.nothing_to_do() {
             self.orders.notify_one();
@@ -150,14 +192,16 @@ impl World {
         partition
     }
 
-    /// Notes that a partition is lost.
-    pub fn lost(&self, source: usize, partition: &Partition) {
+    /// Takes a partition away without notice. Another member may already read it.
+    pub fn lost(&self, lane: usize) -> Partition {
+        let partition = self.revoked(lane);
         let mut state = self.lock();
-        if let Some(lane) = state.lane_of(source, partition) {
-            state.note(|| format!("lane {lane} is lost"));
-            let lane = &mut state.lanes[lane];
-            (lane.lost, lane.given_up) = (true, lane.read);
-        }
+        state.note(|| format!("lane {lane} is lost"));
+        let settled = state.settled(lane);
+        let at = &mut state.lanes[lane];
+        (at.lost, at.given_up, at.settled_then) = (true, at.read, settled);
+        self.is_away(&mut state, lane);
+        partition
     }
 
     /// Returns `true` if a partition was lost and did not resume.
@@ -198,17 +242,29 @@ impl World {
     pub fn check_released(&self, source: usize, partition: &Partition, release: Release) {
         let mut state = self.lock();
         let Some(index) = state.lane_of(source, partition) else { return };
+        let settled = state.settled(index);
         let lane = &mut state.lanes[index];
-        if release == Release::Abandoned {
-            lane.given_up = lane.read;
+        if release == Release::Abandoned && lane.given_up < lane.read {
+            (lane.given_up, lane.settled_then) = (lane.read, settled);
         }
         let is_wrong = match release {
             Release::Finished => !lane.finished || !lane.complete,
-            Release::Drained => lane.revoked.is_some() && !lane.returning && !lane.unacked.is_empty(),
+            Release::Drained => lane.revoked.is_some() && !lane.returning && !lane.lost && !lane.unacked.is_empty(),
             _ => false,
         };
         if is_wrong {
-            self.broken(&mut state, || format!("lane {index} is released ({release:?}), and rows are open"));
+            return self.broken(&mut state, || format!("lane {index} is released ({release:?}), and rows are open"));
+        }
+        if release == Release::Finished {
+            return;
+        }
+        if lane.revoked.is_none() {
+            return self.broken(&mut state, || format!("lane {index} is released ({release:?}), and this run owns it"));
+        }
+        (lane.release_due, lane.let_go) = (false, true);
+        // A partition that is assigned again during the drain goes to nobody else.
+        if !lane.returning {
+            self.is_away(&mut state, index);
         }
     }
 
@@ -221,7 +277,8 @@ impl World {
         let counts = progress.lanes();
         let settled: BTreeMap<&LaneId, usize> = counts.iter().map(|lane| (&lane.id, lane.settled as usize)).collect();
         let held = |lane: &SourcePartition| match settled.get(&lane.id) {
-            Some(settled) => lane.read.saturating_sub(lane.given_up.max(*settled)),
+            // Rows that were given up may still settle, so there may be more open rows than that.
+            Some(settled) => (lane.read - lane.given_up).saturating_sub(settled.saturating_sub(lane.settled_then)),
             // A lane of which the engine removed the mark has no counters any more.
             None if lane.finished && lane.complete => 0,
             None => lane.read - lane.given_up,
@@ -256,6 +313,16 @@ impl World {
             let Some(lane) = state.lanes.iter().position(|lane| lane.id == *id) else {
                 return self.broken(state, || format!("a mark of lane {id:?}, which does not exist"));
             };
+            if !state.lanes[lane].generations.contains_key(&mark.generation) {
+                if let Err(broken) = state.begins(lane, mark) {
+                    return self.broken(state, || broken);
+                }
+                // It may begin at the end of the partition: nothing is read or acknowledged then.
+                if state.nothing_to_do() && !state.dead {
+                    self.orders.notify_one();
+                }
+                continue;
+            }
             let mut before = state.lanes[lane].stored;
             if state
                 .destinations
@@ -269,8 +336,7 @@ impl World {
                 return self.broken(state, || format!("lane {lane}: stored {mark:?} after {before} rows"));
             };
             let confirmed = if upto > state.lanes[lane].stored { state.confirmed() } else { Vec::new() };
-            let missing =
-                (before..upto).find(|row| !state.is_durable(&state.lanes[lane].fates[*row as usize], &confirmed));
+            let missing = (before..upto).find(|row| !state.is_safe(lane, *row, &confirmed));
             if let Some(row) = missing {
                 return self.broken(state, || format!("row {row} of lane {lane} is stored as settled and is not safe"));
             }
@@ -286,48 +352,50 @@ impl World {
 
     /// Adds positions that are read.
     pub fn read(&self, lane: usize, positions: impl IntoIterator<Item = Position>) {
-        self.lock().lanes[lane].unacked.extend(positions);
-    }
-
-    /// Resumes a returned partition after a mark.
-    pub fn resumes(&self, lane: usize, mark: Option<&Mark>) {
         let mut state = self.lock();
-        state.note(|| format!("lane {lane} resumes after {mark:?}"));
-        let stored = state.marks.get(&state.lanes[lane].id).cloned();
-        let at = &mut state.lanes[lane];
-        let from = mark.map_or(Some(0), |mark| at.rows_upto(mark));
-        if at.lost {
-            // What was stored before the partition was lost is not acknowledged any more.
-            at.acked = from.unwrap_or(at.acked).max(at.acked);
+        if state.lanes[lane].elsewhere.is_some() {
+            return self.broken(&mut state, || format!("lane {lane} is read before its generation is stored"));
         }
-        if !at.returning || mark != stored.as_ref() || from != Some(at.acked) {
-            let acked = at.acked;
-            return self.broken(&mut state, || {
-                format!("lane {lane} resumes after {mark:?}, {stored:?} is stored, {acked} rows are acknowledged")
-            });
-        }
-        at.again |= at.next > at.acked;
-        (at.next, at.revoked, at.returning, at.lost) = (at.acked, None, false, false);
-        at.unacked.clear();
+        let positions: Vec<Position> = positions.into_iter().collect();
+        state.counts_read(lane, &positions);
+        state.lanes[lane].unacked.extend(positions);
     }
 
-    /// Acknowledges positions to a source.
-    pub fn acked(&self, source: usize, partition: &Partition, positions: &[Position]) {
+    /// Acknowledges positions to a source, in a call that began in this assignment of the partition.
+    pub fn acked(&self, source: usize, partition: &Partition, positions: &[Position], assignment: u64) {
         let mut state = self.lock();
         if state.fence_reported {
             return self.broken(&mut state, || "a run that another run has fenced acknowledges".to_owned());
         }
-        let lanes = &mut state.lanes;
-        let Some(lane) = lanes.iter_mut().find(|lane| lane.source == source && lane.id.partition == *partition) else {
+        if anabranch_graph::mutant::is_active(Mutant::AcksCounted) {
+            return self.acks_counted(&mut state, source, positions.len());
+        }
+        let Some(index) = state.lane_of(source, partition) else {
             return self.broken(&mut state, || format!("an acknowledgement for partition {partition:?}"));
         };
+        let lane = &mut state.lanes[index];
+        if lane.lost {
+            // The source drops what arrives while the partition is lost.
+            return;
+        }
+        if lane.assignment != assignment {
+            let what = || format!("{positions:?} of an earlier assignment are acknowledged in the current one");
+            return self.broken(&mut state, what);
+        }
+        if lane.let_go {
+            return self
+                .broken(&mut state, || format!("{positions:?} are acknowledged, and the partition is given up"));
+        }
         // With threads, the paused clock advances independently of the work, so its times mean nothing.
-        let allowed = REVOKED + Duration::from_millis(self.scenario.store_delay);
+        let delay =
+            self.scenario.store_delay + 4 * self.scenario.sources[source].group.map_or(0, |group| group.ack_delay);
+        let allowed = REVOKED + Duration::from_millis(delay);
         let late = lane.revoked.is_some_and(|since| since.elapsed() > allowed) && !self.scenario.has_threads();
-        if late && !lane.returning {
+        if late {
             return self.broken(&mut state, || format!("{positions:?} are assigned to another consumer for long"));
         }
         for position in positions {
+            let lane = &mut state.lanes[index];
             let expected = lane.unacked.pop_front();
             let stored = lane.stored;
             lane.acked = lane.acked.max(row_of(position).map_or(0, |row| row + 1));
@@ -338,7 +406,11 @@ impl World {
                 return self
                     .broken(&mut state, || format!("{position:?} is acknowledged, and {stored} rows are stored"));
             }
+            if let Err(broken) = state.commits_offset(index, row_of(position).map_or(0, |row| row + 1)) {
+                return self.broken(&mut state, || broken);
+            }
         }
+        let lane = &mut state.lanes[index];
         lane.complete |= lane.finished && lane.unacked.is_empty();
         if state.nothing_to_do() && !state.dead {
             self.orders.notify_one();
@@ -355,11 +427,18 @@ impl State {
     /// Returns a row that is stored as settled but not durable.
     pub fn unsafe_row(&self) -> Option<(usize, u32)> {
         let rows = self.lanes.iter().enumerate().flat_map(|(at, lane)| (0..lane.stored).map(move |row| (at, row)));
-        rows.into_iter().find(|(lane, row)| !self.is_durable(&self.lanes[*lane].fates[*row as usize], &[]))
+        rows.into_iter().find(|(lane, row)| !self.is_safe(*lane, *row, &[]))
+    }
+
+    /// Returns the number of rows of a lane that are settled in this run.
+    fn settled(&self, lane: usize) -> usize {
+        let counts = self.progress.as_ref().map(|progress| progress.lanes()).unwrap_or_default();
+        let count = counts.iter().find(|count| count.id == self.lanes[lane].id);
+        count.map_or(0, |count| count.settled as usize)
     }
 
     /// Returns the index of a partition.
-    fn lane_of(&self, source: usize, partition: &Partition) -> Option<usize> {
+    pub(super) fn lane_of(&self, source: usize, partition: &Partition) -> Option<usize> {
         self.lanes.iter().position(|lane| lane.source == source && lane.id.partition == *partition)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anabranch_record::text::Str;
 
-use super::{Argument, Parameter, Parameters, declared};
+use super::{Argument, Choice, Parameter, Parameters, declared};
 
 /// Batches of a source.
 #[derive(Clone, Debug, Parameters)]
@@ -98,6 +98,75 @@ pub struct Recoding {
     /// Encodes the payload with its schema after processing.
     #[parameter(name = "sdk.schema.encode.payload.enabled", default = true)]
     pub encodes_payload: Option<bool>,
+}
+
+/// Encoding of keys and payloads with schemas of the schema registry, by a destination of messages. A destination that
+/// includes these parameters receives the encoded data as raw data.
+#[derive(Clone, Debug, Parameters)]
+pub struct MessageEncoding {
+    /// Encoding of the key: none (unchanged) or avro (Avro in the Confluent wire format, with a schema of the schema
+    /// registry).
+    #[parameter(name = "encode.key", default = "none")]
+    pub key: Argument<MessageFormat>,
+    /// Encoding of the value: none (the format of `sdk.record.format`) or avro (the payload after the change, as Avro in
+    /// the Confluent wire format, with a schema of the schema registry; null if it is absent).
+    #[parameter(name = "encode.payload", default = "none")]
+    pub payload: Argument<MessageFormat>,
+    /// Schema of encoded data: register (the schema with which the data was decoded, or one that is inferred; it is
+    /// registered) or latest (the latest version of the subject; nothing is registered).
+    #[parameter(name = "encode.schema", default = "register")]
+    pub schema: Argument<SchemaChoice>,
+    /// Subject of schemas: TopicNameStrategy (`TOPIC-key`, `TOPIC-value`), RecordNameStrategy (the full name of the
+    /// record in the schema) or TopicRecordNameStrategy (`TOPIC-NAME`).
+    #[parameter(name = "encode.subject", default = "TopicNameStrategy")]
+    pub subject: Argument<SubjectStrategy>,
+}
+
+/// Encoding of a key or payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageFormat {
+    /// The data is written as it is.
+    Unchanged,
+    /// Avro in the Confluent wire format.
+    Avro,
+}
+
+impl Choice for MessageFormat {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("none", MessageFormat::Unchanged), ("avro", MessageFormat::Avro)];
+}
+
+/// Source of the schema of encoded data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchemaChoice {
+    /// The schema of the data, registered under the subject.
+    Register,
+    /// The latest version of the subject.
+    Latest,
+}
+
+impl Choice for SchemaChoice {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("register", SchemaChoice::Register), ("latest", SchemaChoice::Latest)];
+}
+
+/// Names of subjects, as Confluent's serializers form them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubjectStrategy {
+    /// `TOPIC-key` and `TOPIC-value`.
+    Topic,
+    /// The full name of the record.
+    Record,
+    /// The topic, a hyphen and the full name of the record.
+    TopicRecord,
+}
+
+impl Choice for SubjectStrategy {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("TopicNameStrategy", SubjectStrategy::Topic),
+        ("RecordNameStrategy", SubjectStrategy::Record),
+        ("TopicRecordNameStrategy", SubjectStrategy::TopicRecord),
+    ];
 }
 
 /// Returns the parameters of every source: batching, and schema inference, which is off by default.

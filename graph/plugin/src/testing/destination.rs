@@ -51,6 +51,8 @@ pub struct Downstream {
     /// Number of the latest run that has read the marks.
     epoch: Mutex<u64>,
     transactions: Mutex<Vec<Vec<Record>>>,
+    /// Results of the next removals of marks that fail: `true` if the marks are removed nevertheless.
+    unanswered: Mutex<Vec<bool>>,
 }
 
 impl Downstream {
@@ -68,6 +70,7 @@ impl Downstream {
             marks: Mutex::default(),
             epoch: Mutex::default(),
             transactions: Mutex::default(),
+            unanswered: Mutex::default(),
         }
     }
 
@@ -119,6 +122,12 @@ impl Downstream {
     /// Fails the next flush with this fault.
     pub fn fail_flush(&self, fault: Fault) {
         locked(&self.flush_faults).push(fault);
+    }
+
+    /// Fails the next removal of marks, which takes effect or not. Until the marks are read, further removals and writes
+    /// fail.
+    pub fn leave_unanswered(&self, takes_effect: bool) {
+        locked(&self.unanswered).push(takes_effect);
     }
 
     /// Returns the durable rows, in the order in which they were written.
@@ -192,7 +201,8 @@ impl Destination for DownstreamDestination {
             *epoch += 1;
             *epoch
         };
-        Ok(Box::new(DownstreamWriter { shelf: self.0.clone(), accepted: Vec::new(), known: BTreeMap::new(), epoch }))
+        let (shelf, accepted, known) = (self.0.clone(), Vec::new(), BTreeMap::new());
+        Ok(Box::new(DownstreamWriter { shelf, accepted, known, epoch, unknown: false }))
     }
 
     fn policy(&self) -> WritePolicy {
@@ -205,6 +215,8 @@ struct DownstreamWriter {
     accepted: Vec<Record>,
     known: BTreeMap<LaneId, Mark>,
     epoch: u64,
+    /// `true` if the last removal of marks was not answered.
+    unknown: bool,
 }
 
 impl DownstreamWriter {
@@ -220,6 +232,7 @@ impl DownstreamWriter {
 impl Writer for DownstreamWriter {
     async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
         self.known = self.shelf.marks();
+        self.unknown = false;
         Ok(self.known.clone().into_iter().collect())
     }
 
@@ -227,10 +240,19 @@ impl Writer for DownstreamWriter {
         if self.is_fenced(&[]) {
             return Err(Fault::transient(crate::codes::MARKS_MOVED, "another run writes here"));
         }
-        for lane in lanes {
-            locked(&self.shelf.marks).remove(lane);
-            self.known.remove(lane);
+        let unanswered = || Fault::transient(crate::testing::codes::DOWN, "the outcome is not known");
+        if self.unknown {
+            return Err(unanswered());
         }
+        let fails = locked(&self.shelf.unanswered).pop();
+        if fails != Some(false) {
+            lanes.iter().for_each(|lane| drop(locked(&self.shelf.marks).remove(lane)));
+        }
+        if fails.is_some() {
+            self.unknown = true;
+            return Err(unanswered());
+        }
+        lanes.iter().for_each(|lane| drop(self.known.remove(lane)));
         Ok(self.shelf.policy.retry == Retry::Transactional)
     }
 
@@ -244,7 +266,7 @@ impl Writer for DownstreamWriter {
         if !shelf.delay.is_zero() {
             tokio::time::sleep(shelf.delay).await;
         }
-        if self.is_fenced(marks) {
+        if self.is_fenced(marks) || self.unknown {
             return Err(Fault::transient(crate::codes::MARKS_MOVED, "another run writes here"));
         }
         match (shelf.script)(rows, call) {

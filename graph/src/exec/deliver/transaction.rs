@@ -60,14 +60,14 @@ impl Delivery {
                     FaultClass::Transient => attempts.wait(&self.context, fault).await?,
                 },
             }
-            match self.found(marks, &mut attempts).await? {
+            if mutant!(OutcomeNotAsked) {
+                continue;
+            }
+            let stored = self.stored(&mut attempts).await?;
+            match compare(marks, &self.known, &stored) {
                 TransactionState::Written => return Ok(self.written(marks)),
                 TransactionState::Nothing => {}
-                TransactionState::Strange => {
-                    let what = "the destination does not have the positions that this run stored there: it lost \
-                                records that it had confirmed, or another run writes there";
-                    return Err(Fault::transient(codes::MARKS_MOVED, what).into());
-                }
+                TransactionState::Strange => return Err(strange().into()),
             }
         }
     }
@@ -86,6 +86,12 @@ impl Delivery {
                 Err(fault) if fault.class() == FaultClass::Transient => attempts.wait(&self.context, fault).await?,
                 Err(fault) => return Err(fault.into()),
             }
+            let stored = self.stored(&mut attempts).await?;
+            match forgotten(&lanes, &self.known, &stored) {
+                TransactionState::Written => break true,
+                TransactionState::Nothing => {}
+                TransactionState::Strange => return Err(strange().into()),
+            }
         };
         if removed {
             lanes.iter().for_each(|lane| drop(self.known.remove(lane)));
@@ -103,18 +109,32 @@ impl Delivery {
         Transacted::Written
     }
 
-    async fn found(
-        &mut self,
-        marks: &[(LaneId, Mark)],
-        attempts: &mut Attempts,
-    ) -> Result<TransactionState, Interrupt> {
+    /// Reads the marks after a transaction with an unknown outcome.
+    async fn stored(&mut self, attempts: &mut Attempts) -> Result<WriterMarks, Interrupt> {
         loop {
             match self.writer.marks().await {
-                Ok(stored) => return Ok(compare(marks, &self.known, &stored.into_iter().collect())),
+                Ok(stored) => return Ok(stored.into_iter().collect()),
                 Err(fault) if fault.class() == FaultClass::Transient => attempts.wait(&self.context, fault).await?,
                 Err(fault) => return Err(fault.into()),
             }
         }
+    }
+}
+
+fn strange() -> Fault {
+    let what = "the destination does not have the positions that this run stored there: it lost records that it had \
+                confirmed, or another run writes there";
+    Fault::transient(codes::MARKS_MOVED, what)
+}
+
+/// Like [`compare`], for a transaction that removes the marks of lanes.
+fn forgotten(lanes: &[LaneId], known: &WriterMarks, stored: &WriterMarks) -> TransactionState {
+    let mut others = known.iter().filter(|(lane, _)| !lanes.contains(lane));
+    match () {
+        () if others.any(|(lane, mark)| stored.get(lane) != Some(mark)) => TransactionState::Strange,
+        () if lanes.iter().all(|lane| !stored.contains_key(lane)) => TransactionState::Written,
+        () if lanes.iter().all(|lane| stored.get(lane) == known.get(lane)) => TransactionState::Nothing,
+        () => TransactionState::Strange,
     }
 }
 

@@ -104,6 +104,15 @@ impl Lanes {
     /// Notes that a partition was revoked: [`Lanes::give_up_lane`] follows.
     pub(in crate::exec) fn leaves(&self, lane: LaneIndex) {
         self.lock().lanes[usize::from(lane.0)].leaving = true;
+        // Nothing waits for room in it any more.
+        self.room.notify_waiters();
+    }
+
+    /// Notes that rows that were read are not taken, because their partition was taken away meanwhile.
+    pub(in crate::exec) fn leaves_rows(&self, lane: LaneIndex) {
+        let mut state = self.lock();
+        let lane = &mut state.lanes[usize::from(lane.0)];
+        lane.left_rows |= lane.leaving;
     }
 
     /// Completes when everything that was read in a lane that leaves is settled, stored and acknowledged, or when the
@@ -120,11 +129,16 @@ impl Lanes {
     pub(in crate::exec) fn give_up_lane(&self, lane: LaneIndex) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let drained = state.is_drained(lane);
+        let drained = state.is_drained(lane) && !state.lanes[usize::from(lane.0)].left_rows;
         let given_up = &mut state.lanes[usize::from(lane.0)];
         if std::mem::replace(&mut given_up.leaving, false) {
+            // If the partition is taken away again before it resumes, they are still left.
+            given_up.left_rows = !drained;
             if !mutant!(RevokedLingers) {
-                given_up.hold = LaneOwnership::Abandoned;
+                // A lost lane that was being assigned again stays lost.
+                if given_up.hold != LaneOwnership::Lost || mutant!(LostIsForgotten) {
+                    given_up.hold = LaneOwnership::Abandoned;
+                }
                 given_up.show_unstored();
                 // The rows may wait for a new assignment indefinitely, so they must not count towards the bytes held.
                 let released = given_up.release(usize::MAX);
@@ -143,7 +157,7 @@ impl Lanes {
         let mut guard = self.lock();
         let state = &mut *guard;
         let lane = &mut state.lanes[usize::from(index.0)];
-        (lane.hold, lane.leaving) = (LaneOwnership::Lost, false);
+        (lane.hold, lane.leaving, lane.left_rows) = (LaneOwnership::Lost, false, true);
         lane.show_unstored();
         let released = lane.release(usize::MAX);
         state.held -= released;
@@ -161,8 +175,7 @@ impl Lanes {
 
     /// Reopens the lane of a partition that is assigned again. Returns the lane, or the lane that replaces it, and the
     /// mark after which it continues. Waits until the lane is given up, the source knows that, no transaction holds its
-    /// rows, and a commit of it has ended; if the partition was not lost, also until all settled rows are stored and
-    /// acknowledged. Rows that are still open are abandoned and will be read again.
+    /// rows, and a commit of it has ended; if the partition was not lost, also until all settled rows are stored. Rows that are still open are abandoned and will be read again.
     pub(in crate::exec) async fn renew(&self, lane: LaneIndex) -> Result<(LaneIndex, Option<Mark>), Fault> {
         let index = usize::from(lane.0);
         self.when_room(|state| {
@@ -187,7 +200,7 @@ impl Lanes {
             }
             let mark = old.stored.clone();
             if old.ledger.is_empty() {
-                old.hold = LaneOwnership::Ours;
+                (old.hold, old.left_rows) = (LaneOwnership::Ours, false);
                 old.show_unstored();
                 return Some(Ok((lane, mark)));
             }
@@ -288,5 +301,54 @@ impl State {
         let (source, id, exact, progress) = (lane.source, lane.id.clone(), lane.exact, lane.progress.clone());
         self.clear_replaced(old);
         self.add(source, id, mark, exact, progress)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use anabranch_plugin::testing::{Downstream, Journal, position};
+
+    use super::*;
+    use crate::batch::{Alarm, Lineage};
+    use crate::exec::progress::Progress;
+    use crate::testing::Pipeline;
+
+    fn releases(lanes: &Lanes) -> Vec<Release> {
+        let released = lanes.take_released();
+        lanes.end_report();
+        released.into_iter().map(|released| released.release).collect()
+    }
+
+    /// The rows of a partition settle after it was given up, and are stored while it returns, without an acknowledgement.
+    #[tokio::test]
+    async fn rows_that_were_left_are_still_left_when_the_partition_is_taken_away_again() {
+        let letters = Arc::new(Downstream::new("letters", &Journal::default()));
+        let progress = Arc::new(Progress::new(&Pipeline::new(&letters, 1, 0).plan(), Arc::new([])));
+        let (lanes, alarm) = (Lanes::new(1000, 1 << 20, false, progress), Arc::new(Alarm::default()));
+        let lane = lanes.add(0, Lanes::lane_id(&"in".into(), &Partition("x".into())), None, false).unwrap();
+        let mut lineage = Lineage::none(&alarm);
+        let strip = std::iter::once((vec![position(0), position(1)], 2));
+        lanes.open(lane, strip, |run| lineage.append(Lineage::of(run, &alarm)));
+        lanes.leaves(lane);
+        lanes.give_up_lane(lane);
+        assert_eq!(releases(&lanes), [Release::Abandoned]);
+
+        lanes.settle(lineage).unwrap();
+        let mut returning = std::pin::pin!(lanes.renew(lane));
+        assert!(tokio::time::timeout(Duration::ZERO, &mut returning).await.is_err(), "it waits for the store");
+        lanes.persisted(&lanes.advance());
+        lanes.told(&[lane]);
+        lanes.leaves(lane);
+        lanes.give_up_lane(lane);
+        assert_eq!(releases(&lanes), [Release::Abandoned]);
+
+        // It returns, nothing is read, and it is taken away.
+        assert_eq!(lanes.renew(lane).await.unwrap().1.map(|mark| mark.seq), Some(2));
+        lanes.leaves(lane);
+        lanes.give_up_lane(lane);
+        assert_eq!(releases(&lanes), [Release::Drained]);
     }
 }

@@ -85,7 +85,8 @@ impl Lanes {
             let lane = &mut state.lanes[usize::from(run.lane().0)];
             let gathered = lane.ledger.gathered();
             let generation = lane.ledger.generation();
-            let had = known(&lane.id).filter(|had| lane.exact && had.generation == generation);
+            let is_same = |had: &&Mark| had.generation == generation || mutant!(OldGenerationCounts);
+            let had = known(&lane.id).filter(|had| lane.exact && is_same(had));
             let (had, ours) = (had.map_or(0, |had| had.seq), lane.hold == LaneOwnership::Ours);
             let first = lane.ledger.seq_of_row(run, 0);
             RunLocation { lane: run.lane(), first, rows: run.rows(), pieces: run.is_pieces(), gathered, had, ours }

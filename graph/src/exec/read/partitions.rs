@@ -14,7 +14,7 @@ use futures::future::{AbortHandle, Abortable, BoxFuture};
 use futures::poll;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Reading;
 use crate::ack::LaneIndex;
@@ -152,8 +152,37 @@ impl Reading {
     ) -> Result<Option<LaneIndex>, Interrupt> {
         let lane = self.lane(partition).await?;
         let context = self.context().clone();
-        self.wait_for(context.lanes.lane_room(lane, rows)).await?;
-        Ok(self.lanes.get(partition).copied().filter(|found| *found == lane))
+        let room = context.lanes.lane_room(lane, rows);
+        match self.revoking.as_ref().filter(|(revoked, _)| revoked == partition).map(|(_, until)| *until) {
+            None => self.wait_for(room).await?,
+            Some(until) => {
+                if self.wait_for(timeout_at(until, room)).await?.is_err() {
+                    self.revoke_pending();
+                }
+            }
+        }
+        let found = self.lanes.get(partition).copied().filter(|found| *found == lane);
+        if found.is_none() {
+            context.lanes.leaves_rows(lane);
+        }
+        Ok(found)
+    }
+
+    /// Returns the partition of a read, if this instance owns it.
+    pub(super) fn owned_partition(&self, read: &Read) -> Option<Partition> {
+        match read {
+            Read::Rows { partition, .. } | Read::Progress(partition, _) | Read::Finished(partition) => {
+                Some(partition.clone()).filter(|partition| !self.away.contains(partition))
+            }
+            _ => None,
+        }
+    }
+
+    /// Revokes the partition whose batch was sent.
+    pub(super) fn revoke_pending(&mut self) {
+        if let Some((partition, until)) = self.revoking.take() {
+            self.revoke(partition, until.saturating_duration_since(Instant::now()));
+        }
     }
 
     async fn lane(&mut self, partition: &Partition) -> Result<LaneIndex, Interrupt> {
@@ -181,8 +210,17 @@ impl Reading {
 
     /// Handles an event that brings no records.
     pub(super) async fn note_change(&mut self, change: Read) -> Result<(), Interrupt> {
+        self.revoke_pending();
         match change {
-            Read::Revoked { partition, within } => self.revoke(partition, within),
+            Read::Revoked { partition, within } => {
+                let lane = self.lanes.get(&partition).copied();
+                self.revoke(partition, within);
+                if mutant!(RevokeStallsOthers)
+                    && let Some(lane) = lane
+                {
+                    self.context().lanes.has_left(lane).await;
+                }
+            }
             Read::Lost(partition) => self.lose(partition),
             Read::Finished(partition) => self.finish(partition).await?,
             Read::Assigned(partition) => self.assign(partition).await?,
@@ -199,6 +237,7 @@ impl Reading {
 
     /// Handles a revoked partition: its open rows may be delivered for a limited time and are then abandoned.
     fn revoke(&mut self, partition: Partition, within: Duration) {
+        self.awaiting.take_if(|awaiting| *awaiting == partition);
         let context = self.context().clone();
         let Some(lane) = self.lanes.remove(&partition) else {
             match self.away.stop_returning(&partition) {
@@ -213,6 +252,9 @@ impl Reading {
             return;
         };
         context.lanes.leaves(lane);
+        if mutant!(CommitAfterRevoke) {
+            context.lanes.released(self.source, partition.clone(), Release::Abandoned);
+        }
         let task = context.clone();
         context.spawn(async move {
             tokio::select! {
@@ -231,6 +273,7 @@ impl Reading {
 
     /// Handles a lost partition: nothing of it is stored or acknowledged from here on.
     fn lose(&mut self, partition: Partition) {
+        self.awaiting.take_if(|awaiting| *awaiting == partition);
         let context = self.context().clone();
         let returning = self.away.stop_returning(&partition);
         let known = self.lanes.remove(&partition).or(returning).or_else(|| self.away.lanes.get(&partition).copied());
@@ -330,11 +373,11 @@ impl Reading {
     ) -> Result<(), Interrupt> {
         let context = self.context().clone();
         // A lane that was reset has a generation but no position.
-        let after = mark.as_ref().filter(|mark| !mark.position.0.is_empty());
+        let after = mark.as_ref().filter(|mark| self.takes_resets || !mark.position.0.is_empty());
         let went_on = self.reader.go_on(&partition, after).await;
         let start = self.named(went_on)?;
         let exact = start.is_exact(self.replay);
-        if start.is_elsewhere() {
+        if start.is_elsewhere() && !mutant!(ElsewhereContinues) {
             let id = Lanes::lane_id(&self.connector, &partition);
             let mark = beginning(&context.confirmed, self.epoch, &id, mark.as_ref(), start.position());
             begin(&context, id, mark.clone()).await?;

@@ -11,7 +11,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use async_trait::async_trait;
 
-use super::partitions::{Scripted, part, revoked, rows_in, rows_of, start_script};
+use super::partitions::{Scripted, part, revoked, rows_in, rows_of, start_limited, start_script};
 use super::*;
 use crate::plan::stage::{ReadSpec, StageKind};
 
@@ -198,6 +198,61 @@ async fn a_full_pipeline_learns_that_a_partition_is_revoked() {
     assert_eq!(released, [(part("x"), Release::Abandoned)]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn rows_that_wait_for_room_in_a_partition_that_is_taken_away_do_not_delay_others() {
+    for taken in [Read::Lost(part("x")), revoked("x")] {
+        let bench = Bench::new();
+        let a = Arc::new(Downstream::new("a", &bench.journal).script(|_, _| Reaction::Hang));
+        let script = Scripted::of([rows_of("x", 0..3), rows_of("x", 3..5), rows_of("y", 0..1)]);
+        let running = start_limited(&bench, &script, &[&a], 4);
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(script.reads.lock().unwrap().len(), 1, "two rows wait for room");
+        script.changes.lock().unwrap().push_back(taken);
+        script.changed.notify_one();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(script.reads.lock().unwrap().is_empty(), "the other partition is read");
+        running.kill();
+        in_time(running.join()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_partition_that_is_revoked_before_it_resumes_stays_lost() {
+    let bench = Bench::new();
+    let a = Arc::new(Downstream::new("a", &bench.journal).transactional().delay(Duration::from_secs(20)));
+    let reads = [
+        rows_of("x", 0..3),
+        Read::Lost(part("x")),
+        Read::Assigned(part("x")),
+        revoked("x"),
+        rows_of("y", 0..1),
+        Read::Assigned(part("x")),
+        rows_of("x", 0..5),
+        Read::End,
+    ];
+    let script = Scripted::of(reads);
+    finished(&in_time(start_script(&bench, &script, &[&a]).join()).await);
+    let (_, mark, _) = script.went_on.lock().unwrap()[0].clone();
+    assert_eq!(mark, None, "its rows were delivered after it was lost, and are not stored");
+    assert_eq!(rows_in(&a, "x"), [0, 1, 2, 3, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_acknowledged_after_a_partition_was_given_up() {
+    let bench = Bench::new();
+    let a = Arc::new(Downstream::new("a", &bench.journal).delay(Duration::from_secs(12)));
+    let mut reads = vec![rows_of("x", 0..3), revoked("x")];
+    reads.extend((0..20).map(|row| rows_of("y", row..row + 1)));
+    reads.extend([Read::Assigned(part("x")), rows_of("x", 0..5), Read::End]);
+    let script = Scripted::of(reads);
+    finished(&in_time(start_script(&bench, &script, &[&a]).join()).await);
+    assert_eq!(script.releases(), [(part("x"), Release::Abandoned)]);
+    let (_, mark, _) = script.went_on.lock().unwrap()[0].clone();
+    assert_eq!(mark.map(|mark| mark.seq), Some(3), "what was delivered since is stored");
+    let of_x: Vec<u64> = script.acked.lock().unwrap().iter().filter(|(at, _)| *at == part("x")).map(|a| a.1).collect();
+    assert_eq!(of_x, [3, 4], "the mark stands for the others");
+}
+
 /// Reads a number of partitions one after the other, with one row each, and finishes them.
 #[derive(Clone)]
 struct Chapters {
@@ -363,4 +418,18 @@ async fn a_crash_while_a_finished_partition_is_removed_is_not_taken_for_a_loss()
     let script = Scripted::of([Read::Finished(part("x")), rows_of("y", 0..1), Read::End]);
     finished(&in_time(start_script(&bench, &script, &[&a, &b]).join()).await);
     assert_eq!(bench.store.marks("p").into_keys().collect::<Vec<_>>(), [lane("y")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_of_marks_without_an_answer_is_repeated_only_if_it_failed() {
+    for takes_effect in [false, true] {
+        let bench = Bench::new();
+        let a = Arc::new(Downstream::new("a", &bench.journal).transactional());
+        a.leave_unanswered(takes_effect);
+        let script = Scripted::of([rows_of("x", 0..3), Read::Finished(part("x")), rows_of("y", 0..1), Read::End]);
+        finished(&in_time(start_script(&bench, &script, &[&a]).join()).await);
+        assert_eq!(a.marks().into_keys().collect::<Vec<_>>(), [lane("y")]);
+        assert_eq!(bench.store.marks("p").into_keys().collect::<Vec<_>>(), [lane("y")]);
+        assert_eq!(script.releases(), [(part("x"), Release::Finished)]);
+    }
 }

@@ -43,7 +43,14 @@ fn is_of_record(text: &str) -> bool {
 fn holds_credential(value: &str) -> bool {
     let value = value.trim();
     let has_password = || *secret::without_passwords(value) != *value || value.contains("password=");
-    !value.is_empty() && (!is_address(value) || has_password())
+    !value.is_empty() && !is_key_file(value) && (!is_address(value) || has_password())
+}
+
+/// Returns `true` for the path of a file with a key. Settings that take a key as text or as a file are secret.
+fn is_key_file(value: &str) -> bool {
+    const EXTENSIONS: [&str; 6] = ["pem", "key", "p8", "crt", "cert", "der"];
+    let extension = value.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    !value.contains(char::is_whitespace) && extension.is_some_and(|extension| EXTENSIONS.contains(&&*extension))
 }
 
 fn is_address(value: &str) -> bool {
@@ -55,4 +62,21 @@ fn is_address(value: &str) -> bool {
         is_name && host.chars().all(is_host) && port.parse::<u16>().is_ok()
     });
     value.contains("://") || value.contains("host=") || has_port
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_a_key_is_no_credential() {
+        for path in ["/etc/kafka/client.key", "./client.PEM", "client.p8"] {
+            assert!(!holds_credential(path), "{path}");
+        }
+        for secret in
+            ["-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----", "/wEPDwUKLTI2.x", "key", ".key and"]
+        {
+            assert!(holds_credential(secret), "{secret}");
+        }
+    }
 }
