@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anabranch_plugin::schema::{Schema, SchemaError, SchemaId, SchemaRegistry, SchemaVersion};
 use anabranch_record::avro::infer;
@@ -43,6 +44,12 @@ pub(crate) enum Fit {
     Depends,
 }
 
+/// Time after which the highest version of a subject is requested again.
+const NEWEST: Duration = Duration::from_secs(60);
+
+/// Time after a failed request in which no other one is sent from the same thread.
+const AWAY: Duration = Duration::from_secs(1);
+
 /// Maximum number of cached shapes.
 const MOST_SHAPES: usize = 16;
 
@@ -55,6 +62,13 @@ pub struct CompiledSchema {
     pub codec: Arc<Codec>,
 }
 
+/// The schema of an id, ready to use.
+#[derive(Debug)]
+pub(crate) struct CompiledDefinition {
+    pub(crate) text: Str,
+    pub(crate) codec: Arc<Codec>,
+}
+
 /// Cache of schemas by id, version and text. A cached schema costs a look-up without a lock. Any other one costs a
 /// request to the registry: the thread waits for it or, within [`SchemaCache::run`], the task.
 pub struct SchemaCache {
@@ -65,7 +79,11 @@ pub struct SchemaCache {
     /// The last requested version, which is usually requested again.
     latest: Option<(Str, SchemaVersion, Arc<CompiledSchema>)>,
     texts: HashMap<Str, HashMap<Str, Arc<CompiledSchema>>>,
-    codecs: HashMap<SchemaId, Arc<Codec>>,
+    ids: HashMap<SchemaId, Arc<CompiledDefinition>>,
+    /// The last fault of a registry that did not answer, outside of an attempt.
+    away: Option<(Instant, Fault)>,
+    /// The highest versions of subjects, with the times of the answers.
+    newest: HashMap<Str, (Instant, Arc<CompiledSchema>)>,
     /// Latest first.
     shapes: Vec<KnownFit>,
     /// For the key and the payload.
@@ -85,7 +103,7 @@ struct CachedName {
 impl SchemaCache {
     /// Creates an empty cache.
     pub fn new(registry: Arc<dyn SchemaRegistry>) -> SchemaCache {
-        let (versions, texts, codecs) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let (versions, texts, ids) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (cached_names, without_schema) = ([None, None], [None, None]);
         let client = RegistryClient::new(registry);
         SchemaCache {
@@ -94,7 +112,9 @@ impl SchemaCache {
             versions,
             latest: None,
             texts,
-            codecs,
+            ids,
+            away: None,
+            newest: HashMap::new(),
             shapes: Vec::new(),
             cached_names,
             without_schema,
@@ -151,7 +171,7 @@ impl SchemaCache {
 
     fn fetch(&mut self, request: RegistryRequest) -> RegistryResult {
         match &mut self.attempt {
-            None => request.wait(&self.client),
+            None => self.wait(request),
             Some(attempt) => attempt.answers.to(&request).unwrap_or_else(|| {
                 attempt.missing.get_or_insert(request);
                 Err(Fault::transient(
@@ -160,6 +180,20 @@ impl SchemaCache {
                 ))
             }),
         }
+    }
+
+    /// Sends a request from this thread. If the registry has just failed to answer, returns the same fault: the other
+    /// rows of a batch must not wait for as long as the first one.
+    fn wait(&mut self, request: RegistryRequest) -> RegistryResult {
+        if let Some((time, fault)) = &self.away
+            && time.elapsed() < AWAY
+        {
+            return Err(fault.clone());
+        }
+        let answer = request.wait(&self.client);
+        let fault = answer.as_ref().err().filter(|fault| fault.class() != FaultClass::Record);
+        self.away = fault.map(|fault| (Instant::now(), fault.clone()));
+        answer
     }
 
     /// Returns a version of a subject.
@@ -199,16 +233,43 @@ impl SchemaCache {
         Ok(known)
     }
 
+    /// Returns the highest version of a subject. It may be up to a minute old.
+    ///
+    /// # Errors
+    /// Fails if the subject does not exist or the registry is unavailable.
+    pub(crate) fn newest(&mut self, subject: &Str) -> Result<Arc<CompiledSchema>, Fault> {
+        if let Some((time, known)) = self.newest.get(subject)
+            && time.elapsed() < NEWEST
+        {
+            return Ok(known.clone());
+        }
+        let schema = self.fetch(RegistryRequest::Newest(subject.clone()))?.schema()?;
+        let known = self.known(schema)?;
+        if self.newest.len() >= MOST_SCHEMAS {
+            self.newest.clear();
+        }
+        self.newest.insert(subject.clone(), (Instant::now(), known.clone()));
+        Ok(known)
+    }
+
     /// Returns the schema with an id.
     ///
     /// # Errors
     /// Fails if the id does not exist or the registry is unavailable.
     pub fn id(&mut self, id: SchemaId) -> Result<Arc<Codec>, Fault> {
-        if let Some(codec) = self.codecs.get(&id) {
-            return Ok(codec.clone());
+        self.definition(id).map(|definition| definition.codec.clone())
+    }
+
+    /// Returns the schema with an id, and its text.
+    ///
+    /// # Errors
+    /// The errors of [`SchemaCache::id`].
+    pub(crate) fn definition(&mut self, id: SchemaId) -> Result<Arc<CompiledDefinition>, Fault> {
+        if let Some(known) = self.ids.get(&id) {
+            return Ok(known.clone());
         }
         let definition = self.fetch(RegistryRequest::Id(id))?.definition()?;
-        self.codec(id, &definition.text)
+        self.compiled(id, &definition.text)
     }
 
     /// Returns the known relation between these fields and this version.
@@ -289,21 +350,22 @@ impl SchemaCache {
     }
 
     fn known(&mut self, schema: Arc<Schema>) -> Result<Arc<CompiledSchema>, Fault> {
-        let codec = self.codec(schema.id, &schema.text)?;
+        let codec = self.compiled(schema.id, &schema.text)?.codec.clone();
         Ok(Arc::new(CompiledSchema { schema, codec }))
     }
 
-    fn codec(&mut self, id: SchemaId, text: &str) -> Result<Arc<Codec>, Fault> {
-        if let Some(codec) = self.codecs.get(&id) {
-            return Ok(codec.clone());
+    fn compiled(&mut self, id: SchemaId, text: &Str) -> Result<Arc<CompiledDefinition>, Fault> {
+        if let Some(known) = self.ids.get(&id) {
+            return Ok(known.clone());
         }
         let invalid = |error: CodecError| SchemaError::Invalid(format!("id {id}: {error}").into());
         let codec = Arc::new(Codec::parse(text).map_err(invalid)?);
-        if self.codecs.len() >= MOST_SCHEMAS {
-            self.codecs.clear();
+        let compiled = Arc::new(CompiledDefinition { text: text.clone(), codec });
+        if self.ids.len() >= MOST_SCHEMAS {
+            self.ids.clear();
         }
-        self.codecs.insert(id, codec.clone());
-        Ok(codec)
+        self.ids.insert(id, compiled.clone());
+        Ok(compiled)
     }
 }
 

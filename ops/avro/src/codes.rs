@@ -1,6 +1,8 @@
 //! Codes of errors and findings of this crate.
 
-pub(crate) use anabranch_plugin::codes::{FLOW_NOT_A_TEXT, FLOW_NOT_ENCODED, SCHEMA_REGISTRY_UNAVAILABLE};
+pub(crate) use anabranch_plugin::codes::{
+    FLOW_NOT_A_TEXT, FLOW_NOT_ENCODED, SCHEMA_REGISTRY_UNAVAILABLE, SETTINGS_UNUSED,
+};
 
 anabranch_record::codes! {
     /// The bytes do not match the schema.

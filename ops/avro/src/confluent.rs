@@ -20,6 +20,7 @@ use serde_json::{Value as Json, json};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::codes;
+use crate::inline::inline;
 
 /// Function that returns the current URL and credentials. May block to read files.
 type Renew = dyn Fn() -> (String, Login) + Send + Sync;
@@ -62,6 +63,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY: Retry = Retry { count: 4, delays: Backoff::doubling(Duration::from_millis(100), Duration::from_secs(2)) };
 /// Statuses whose body contains an error about schemas.
 const SPEAKING: [&str; 5] = ["401", "403", "404", "409", "422"];
+/// Maximum number of schemas to which a schema refers, directly and through others.
+const MOST_REFERENCES: usize = 100;
 const MEDIA: &str = "application/vnd.schemaregistry.v1+json";
 
 /// An address with its credentials.
@@ -258,7 +261,44 @@ impl ConfluentRegistry {
     /// Returns the version of a subject with this text.
     async fn look_up(&self, subject: &Str, body: &Json) -> Result<Arc<Schema>, RegistryRefusal> {
         let found = self.ask(Method::POST, &["subjects", subject], Some(body)).await?;
-        schema(subject, &found).map(Arc::new).map_err(RegistryRefusal::Other)
+        self.schema(subject, &found).await.map_err(RegistryRefusal::Other)
+    }
+
+    /// Returns the version of a subject in an answer.
+    async fn schema(&self, subject: &Str, answer: &Json) -> Result<Arc<Schema>, SchemaError> {
+        let incomplete = || unavailable("an answer has no valid id and version");
+        let version = number(answer, "version").and_then(SchemaVersion::new).ok_or_else(incomplete)?;
+        let id = number(answer, "id").and_then(SchemaId::new).ok_or_else(incomplete)?;
+        let text = self.complete(&version_of(subject, version.get()), answer).await?;
+        Ok(Arc::new(Schema { subject: subject.clone(), version, id, kind: SchemaKind::Avro, text }))
+    }
+
+    /// Returns the text of the schema in an answer, with the types of the schemas to which it refers.
+    async fn complete(&self, what: &str, answer: &Json) -> Result<Str, SchemaError> {
+        let text = text_of(what, answer)?;
+        let mut references = references_of(answer)?;
+        let mut others = Vec::new();
+        while let Some((subject, version)) = references.get(others.len()).cloned() {
+            if others.len() == MOST_REFERENCES {
+                return Err(SchemaError::Invalid(
+                    format!("{what} refers to more than {MOST_REFERENCES} schemas").into(),
+                ));
+            }
+            let found = self.ask(Method::GET, &["subjects", &subject, "versions", &version.to_string()], None).await;
+            let found = found.map_err(|refusal| refusal.of_subject(&subject, SchemaVersion::new(version)))?;
+            others.push(text_of(&version_of(&subject, version), &found)?.to_owned());
+            for reference in references_of(&found)? {
+                if !references.contains(&reference) {
+                    references.push(reference);
+                }
+            }
+        }
+        if others.is_empty() {
+            return Ok(text.into());
+        }
+        let others: Vec<&str> = others.iter().map(String::as_str).collect();
+        let whole = inline(text, &others);
+        whole.map(Str::from).map_err(|error| SchemaError::Invalid(format!("{what}: {error}").into()))
     }
 }
 
@@ -318,29 +358,37 @@ async fn live(client: Client, mut waiting: mpsc::UnboundedReceiver<(Request, Res
     }
 }
 
-fn text_of(answer: &Json) -> Result<Str, SchemaError> {
-    if let Some(kind) = answer.get("schemaType").and_then(Json::as_str).filter(|kind| *kind != "AVRO") {
-        return Err(SchemaError::Invalid(format!("its type is {kind}, and only Avro is supported").into()));
-    }
-    if answer.get("references").and_then(Json::as_array).is_some_and(|list| !list.is_empty()) {
-        return Err(SchemaError::Invalid("it refers to other schemas, which is not supported".into()));
-    }
-    answer.get("schema").and_then(Json::as_str).map(Str::from).ok_or_else(|| unavailable("an answer has no schema"))
+/// Returns the text of the schema in an answer.
+fn text_of<'a>(what: &str, answer: &'a Json) -> Result<&'a str, SchemaError> {
+    let kind = match answer.get("schemaType").and_then(Json::as_str) {
+        None | Some("AVRO") => {
+            let text = answer.get("schema").and_then(Json::as_str);
+            return text.ok_or_else(|| unavailable("an answer has no schema"));
+        }
+        Some("JSON") => "a JSON Schema",
+        Some("PROTOBUF") => "a Protobuf schema",
+        Some(other) => other,
+    };
+    Err(SchemaError::Invalid(format!("{what} is {kind}; only Avro schemas are supported").into()))
+}
+
+/// Returns the subjects and versions of the schemas to which the schema in an answer refers.
+fn references_of(answer: &Json) -> Result<Vec<(Str, u32)>, SchemaError> {
+    let reference = |given: &Json| {
+        let subject = given.get("subject").and_then(Json::as_str).map(Str::from);
+        subject.zip(number(given, "version"))
+    };
+    let list = answer.get("references").and_then(Json::as_array).into_iter().flatten();
+    let all: Option<Vec<_>> = list.map(reference).collect();
+    all.ok_or_else(|| unavailable("an answer has a reference without subject and version"))
+}
+
+fn version_of(subject: &Str, version: u32) -> String {
+    format!("version {version} of the subject {subject:?}")
 }
 
 fn number(answer: &Json, name: &str) -> Option<u32> {
     answer.get(name)?.as_u64()?.try_into().ok()
-}
-
-fn schema(subject: &Str, answer: &Json) -> Result<Schema, SchemaError> {
-    let incomplete = || unavailable("an answer has no valid id and version");
-    Ok(Schema {
-        subject: subject.clone(),
-        version: number(answer, "version").and_then(SchemaVersion::new).ok_or_else(incomplete)?,
-        id: number(answer, "id").and_then(SchemaId::new).ok_or_else(incomplete)?,
-        kind: SchemaKind::Avro,
-        text: text_of(answer)?,
-    })
 }
 
 #[async_trait]
@@ -375,7 +423,7 @@ impl SchemaRegistry for ConfluentRegistry {
         let path = ["subjects", subject, "versions", &version.to_string()];
         let answer = self.ask(Method::GET, &path, None).await;
         let answer = answer.map_err(|refusal| refusal.of_subject(subject, Some(version)))?;
-        schema(subject, &answer).map(Arc::new)
+        self.schema(subject, &answer).await
     }
 
     async fn by_id(&self, id: SchemaId) -> Result<Arc<Definition>, SchemaError> {
@@ -386,7 +434,8 @@ impl SchemaRegistry for ConfluentRegistry {
             }
             Err(refusal) => return Err(refusal.of_subject(&Str::default(), None)),
         };
-        Ok(Arc::new(Definition { id, kind: SchemaKind::Avro, text: text_of(&answer)? }))
+        let text = self.complete(&format!("the schema with the id {id}"), &answer).await?;
+        Ok(Arc::new(Definition { id, kind: SchemaKind::Avro, text }))
     }
 
     async fn versions(&self, subject: &Str) -> Result<Vec<SchemaVersion>, SchemaError> {

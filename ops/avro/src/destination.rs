@@ -4,6 +4,7 @@
 //! decodes itself, and its protocol loses the types of structured data: integers beyond 2⁵³, bytes. So its data is
 //! encoded. Records without such data cost only a check.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
@@ -14,7 +15,7 @@ use anabranch_plugin::host::{Host, LogLevel};
 use anabranch_plugin::letter::{LetterBounds, LetterForm};
 use anabranch_plugin::parameters::shared::Decoding;
 use anabranch_plugin::specification::Specification;
-use anabranch_record::extent::Extent;
+use anabranch_record::extent::{CollectionSpace, Extent};
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::metadata::Metadata;
@@ -23,6 +24,7 @@ use anabranch_record::{Data, Record};
 use async_trait::async_trait;
 
 use crate::cache::SchemaCache;
+use crate::messages;
 use crate::part::SchemaPart;
 use crate::record::{decode, encode};
 
@@ -54,7 +56,10 @@ impl DestinationKind for ConvertingKind {
     }
 
     fn configure(&self, arguments: &Arguments) -> Result<Arc<dyn Destination>, Diagnostics> {
-        let inner = self.inner.configure(arguments)?;
+        let mut inner = self.inner.configure(arguments)?;
+        if self.conversion == Conversion::Decode {
+            inner = messages::around(inner, arguments)?;
+        }
         let decoding: Decoding = arguments.read()?;
         let on = |part: &SchemaPart| match part {
             SchemaPart::Key => decoding.key == Some(true),
@@ -99,8 +104,24 @@ impl Destination for ConvertingDestination {
         self.inner.writes()
     }
 
+    fn collections(&self) -> Option<CollectionSpace> {
+        self.inner.collections()
+    }
+
+    async fn examine(&self) -> Result<Vec<String>, Fault> {
+        self.inner.examine().await
+    }
+
     fn letter_form(&self) -> LetterForm {
         self.inner.letter_form()
+    }
+
+    fn topic<'a>(&'a self, record: &Record) -> Option<Cow<'a, str>> {
+        self.inner.topic(record)
+    }
+
+    fn confirms_early(&self) -> bool {
+        self.inner.confirms_early()
     }
 
     fn policy(&self) -> WritePolicy {

@@ -20,6 +20,7 @@ pub mod encode;
 pub mod guest;
 pub mod inline;
 mod input;
+mod messages;
 pub mod part;
 mod pieces;
 pub mod record;

@@ -34,6 +34,14 @@ impl SchemaPart {
         }
     }
 
+    /// Returns the metadata key of the id of the schema with which `avro.decode` decoded the data.
+    pub const fn decoded_with(self) -> Str {
+        match self {
+            SchemaPart::Key => Str::from_static("avro.key.schema.id"),
+            SchemaPart::Payload => Str::from_static("avro.payload.schema.id"),
+        }
+    }
+
     pub(crate) const fn sides(self) -> &'static [Side] {
         match self {
             SchemaPart::Key => &[Side::Key],

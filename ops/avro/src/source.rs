@@ -16,7 +16,7 @@ use anabranch_plugin::parameters::shared::Inference;
 use anabranch_plugin::source::{Backlog, OpenedSource, Read, Reader, Replay, Request, Room, Source, SourceKind, Start};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::avro::infer;
-use anabranch_record::extent::Extent;
+use anabranch_record::extent::{CollectionSpace, Extent};
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::metadata::{Metadata, key};
@@ -112,8 +112,28 @@ impl Source for Extracting {
         self.inner.reads()
     }
 
+    fn reads_all_of(&self, extent: &Extent) -> bool {
+        self.inner.reads_all_of(extent)
+    }
+
+    fn collections(&self) -> Option<CollectionSpace> {
+        self.inner.collections()
+    }
+
+    fn alone_if(&self) -> Option<&'static str> {
+        self.inner.alone_if()
+    }
+
     fn rereads(&self) -> bool {
         self.inner.rereads()
+    }
+
+    async fn examine(&self) -> Result<Vec<String>, Fault> {
+        self.inner.examine().await
+    }
+
+    fn takes_resets(&self) -> bool {
+        self.inner.takes_resets()
     }
 
     async fn still_has(&self, position: &Position) -> Result<bool, Fault> {

@@ -100,7 +100,7 @@ pub enum TlsError {
 }
 
 pub use file::{open_regular, read_regular, read_regular_text};
-pub use words::{said, within};
+pub use words::{Rejected, rejected, said, within};
 
 /// Validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,15 +17,49 @@ pub fn said(error: &io::Error) -> String {
 
 /// Returns the message for a TLS error, if one is among the causes of an error.
 pub fn within(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    found(error, of)
+}
+
+/// The certificate that is the reason for a TLS error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// The certificate of the other side: the trusted authorities decide.
+    Theirs,
+    /// The certificate of this side, or the lack of one.
+    Ours,
+}
+
+/// Returns the certificate that is the reason for an error, if there is one among its causes.
+pub fn rejected(error: &(dyn std::error::Error + 'static)) -> Option<Rejected> {
+    found(error, |error| match error {
+        Error::InvalidCertificate(_) => Some(Rejected::Theirs),
+        Error::AlertReceived(
+            AlertDescription::UnknownCA
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::AccessDenied,
+        )
+        | Error::InconsistentKeys(_) => Some(Rejected::Ours),
+        _ => None,
+    })
+    .flatten()
+}
+
+/// Applies a function to the TLS error among the causes of an error.
+fn found<T>(error: &(dyn std::error::Error + 'static), describe: fn(&Error) -> T) -> Option<T> {
     let mut next = Some(error);
     while let Some(cause) = next {
         if let Some(error) = cause.downcast_ref::<Error>() {
-            return Some(of(error));
+            return Some(describe(error));
         }
         // An I/O error that wraps another one does not return it as its source.
         let wrapped = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        if let Some(words) = wrapped.and_then(|wrapped| within(wrapped)) {
-            return Some(words);
+        if let Some(found) = wrapped.and_then(|wrapped| found(wrapped, describe)) {
+            return Some(found);
         }
         next = cause.source();
     }

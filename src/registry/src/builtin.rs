@@ -39,6 +39,8 @@ pub fn codes() -> Vec<Code> {
         anabranch_ops_http::codes::ALL,
         #[cfg(feature = "js")]
         anabranch_ops_js::codes::ALL,
+        #[cfg(feature = "kafka")]
+        anabranch_ops_kafka::codes::ALL,
         #[cfg(feature = "postgres")]
         anabranch_ops_postgres::codes::ALL,
         #[cfg(feature = "s3")]
@@ -61,6 +63,8 @@ fn families(registry: &mut Registry, memory: Option<usize>) {
     anabranch_ops_http::register(registry);
     #[cfg(feature = "js")]
     anabranch_ops_js::register(registry, memory.map(anabranch_ops_js::Launch::own));
+    #[cfg(feature = "kafka")]
+    anabranch_ops_kafka::register(registry);
     #[cfg(feature = "postgres")]
     anabranch_ops_postgres::register(registry);
     #[cfg(feature = "s3")]
@@ -84,6 +88,7 @@ fn families(registry: &mut Registry, memory: Option<usize>) {
         (cfg!(feature = "avro"), "avro", &["avro.decode", "avro.encode"]),
         (cfg!(feature = "http"), "http", &["webhook.http"]),
         (cfg!(feature = "js"), "js", &["custom.javascript"]),
+        (cfg!(feature = "kafka"), "kafka", &["kafka"]),
         (cfg!(feature = "postgres"), "postgres", &["postgres"]),
         (cfg!(feature = "s3"), "s3", &["s3"]),
     ];

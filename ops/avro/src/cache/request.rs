@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use anabranch_plugin::schema::{Definition, Schema, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
+use anabranch_plugin::schema::{Definition, Schema, SchemaError, SchemaId, SchemaKind, SchemaRegistry, SchemaVersion};
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
@@ -31,6 +31,8 @@ pub(crate) enum RegistryRequest {
     Version(Str, SchemaVersion),
     /// Returns the version of a subject with this text; registers it if it does not exist.
     Text(Str, Str),
+    /// Returns the highest version of a subject.
+    Newest(Str),
     /// Returns the text of an id.
     Id(SchemaId),
 }
@@ -75,6 +77,11 @@ impl RegistryRequest {
             }
             RegistryRequest::Text(subject, text) => {
                 RegistryAnswer::Schema(registry.create(&subject, SchemaKind::Avro, &text).await?)
+            }
+            RegistryRequest::Newest(subject) => {
+                let newest = registry.versions(&subject).await?.into_iter().max();
+                let newest = newest.ok_or_else(|| SchemaError::SubjectNotFound(subject.clone()))?;
+                RegistryAnswer::Schema(registry.get(&subject, newest).await?)
             }
             RegistryRequest::Id(id) => RegistryAnswer::Definition(registry.by_id(id).await?),
         })

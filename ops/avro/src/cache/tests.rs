@@ -134,6 +134,8 @@ fn a_request_has_a_time_limit() {
     let late = Err(("schema_registry_unavailable", FaultClass::Transient));
     assert_eq!(code(cache.version(&"hangs".into(), SchemaVersion::FIRST)), late);
     assert_eq!(code(crate::testing::block_on(cache.run(|cache| cache.register(&"other".into(), ID)))), late);
+    // A second later.
+    cache.away = None;
     assert_eq!(code(cache.version(&"s".into(), SchemaVersion::FIRST)), Ok(()));
 }
 
@@ -162,4 +164,46 @@ fn work_sends_each_request_once() {
     let away = "schema_registry_unavailable";
     assert_eq!(run(&mut cache, &["s", "a", "b", "c"]), ["", away, away, away]);
     assert_eq!(requests.try_iter().collect::<Vec<Str>>(), ["a"]);
+}
+
+/// Counts requests, and answers none.
+struct Away(std::sync::atomic::AtomicUsize);
+
+impl Away {
+    fn refuse<T>(&self) -> Result<T, SchemaError> {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let error: Box<dyn std::error::Error + Send + Sync> = "away".into();
+        Err(SchemaError::Unavailable(error.into()))
+    }
+}
+
+#[async_trait]
+impl SchemaRegistry for Away {
+    async fn create(&self, _: &Str, _: SchemaKind, _: &Str) -> Result<Arc<Schema>, SchemaError> {
+        self.refuse()
+    }
+    async fn get(&self, _: &Str, _: SchemaVersion) -> Result<Arc<Schema>, SchemaError> {
+        self.refuse()
+    }
+    async fn by_id(&self, _: SchemaId) -> Result<Arc<Definition>, SchemaError> {
+        self.refuse()
+    }
+    async fn versions(&self, _: &Str) -> Result<Vec<SchemaVersion>, SchemaError> {
+        self.refuse()
+    }
+}
+
+/// Each request has retries, so a batch of rows must not wait for each of its rows.
+#[test]
+fn a_batch_waits_once_for_a_registry_that_is_away() {
+    let registry = Arc::new(Away(std::sync::atomic::AtomicUsize::new(0)));
+    let mut decode = crate::testing::opened(&crate::decode::kind(), &[], &host(registry.clone()));
+    let frame = |id: u8| crate::testing::after(anabranch_record::Data::Raw(vec![0, 0, 0, 0, id, 0].into()));
+    let decisions = decode.process(&mut (1..=100).map(frame).collect::<Vec<_>>(), None);
+    assert_eq!(decisions.len(), 100);
+    for (_, decision) in decisions {
+        let Decision::Fail(fault) = decision else { panic!("{decision:?}") };
+        assert_eq!(fault.class(), FaultClass::Transient);
+    }
+    assert_eq!(registry.0.load(std::sync::atomic::Ordering::SeqCst), 1);
 }

@@ -129,9 +129,47 @@ async fn what_is_no_registry_is_said() {
     let ours = registry(&server.url());
     let said = async |id: u32| ours.by_id(SchemaId::new(id).unwrap()).await.unwrap_err().to_string();
     assert!(said(1).await.contains("is this a schema registry?"));
-    assert!(said(2).await.contains("PROTOBUF"));
+    let protobuf = "invalid schema: the schema with the id 2 is a Protobuf schema; only Avro schemas are supported";
+    assert_eq!(said(2).await, protobuf);
     assert!(said(3).await.contains("404"));
     for bad in ["", "registry:8081", "ftp://x", "http://"] {
         assert!(matches!(ConfluentRegistry::new(bad, &Login::None), Err(AddressError::NotAUrl)), "{bad}");
     }
+}
+
+/// An order that contains money, whose currency is defined in a third schema.
+#[tokio::test]
+async fn schemas_come_with_the_types_to_which_they_refer() {
+    let answer = |schema: &str, refers_to: Option<&str>| {
+        let references: Vec<_> =
+            refers_to.into_iter().map(|subject| json!({"name": "x", "subject": subject, "version": 3})).collect();
+        json!({"id": 1, "version": 3, "schema": schema, "references": references}).to_string()
+    };
+    let record = |name: &str, field: &str, kind: &str| {
+        json!({"type": "record", "name": name, "fields": [{"name": field, "type": kind}]}).to_string()
+    };
+    let server = Server::start(move |request| match request.path.as_str() {
+        "/schemas/ids/1" | "/subjects/orders/versions/3" => {
+            Reply::ok(answer(&record("shop.Order", "price", "shop.Money"), Some("money/eu")))
+        }
+        "/subjects/money%2Feu/versions/3" => {
+            Reply::ok(answer(&record("shop.Money", "currency", "shop.Currency"), Some("currency")))
+        }
+        "/subjects/currency/versions/3" => {
+            let text = json!({"type": "enum", "name": "shop.Currency", "symbols": ["EUR"]}).to_string();
+            Reply::ok(answer(&text, None))
+        }
+        "/schemas/ids/2" => Reply::ok(answer(LONG, Some("gone"))),
+        _ => Reply::status(404, r#"{"error_code":40401,"message":"not found"}"#),
+    });
+    let ours = registry(&server.url());
+    let whole = ours.by_id(SchemaId::FIRST).await.unwrap().text.clone();
+    crate::check(&whole).unwrap();
+    let parsed: Json = serde_json::from_str(&whole).unwrap();
+    let currency = &parsed["fields"][0]["type"]["fields"][0]["type"];
+    assert_eq!(currency["symbols"], json!(["EUR"]), "{whole}");
+    let version = ours.get(&text("orders"), SchemaVersion::new(3).unwrap()).await.unwrap();
+    assert_eq!(version.text, whole);
+    let error = ours.by_id(SchemaId::new(2).unwrap()).await.unwrap_err();
+    assert!(matches!(&error, SchemaError::SubjectNotFound(subject) if subject == "gone"), "{error}");
 }

@@ -31,7 +31,10 @@ fn records_come_back_through_a_remote_registry() {
             let before = after(fields(json));
             let encoded = process(&mut encode, before.clone()).unwrap();
             assert_eq!(raw(&encoded)[..5], [0, 0, 0, 0, if json.contains('x') { 2 } else { 1 }]);
-            assert_eq!(process(&mut decode, encoded).unwrap(), before);
+            let decoded = process(&mut decode, encoded).unwrap();
+            let id = if json.contains('x') { "2" } else { "1" };
+            assert_eq!(decoded.metadata.get("avro.payload.schema.id").map(Str::as_str), Some(id));
+            assert_eq!(decoded.payload, before.payload);
         }
     };
     round();
@@ -122,4 +125,45 @@ fn a_strategy_needs_its_settings() {
         "zero is no version"
     );
     assert_eq!(findings(&[]), ["\"schema.strategy\" is required by avro.encode"]);
+}
+
+/// Keys are often texts or numbers.
+#[test]
+fn a_side_without_fields_becomes_text() {
+    let registry = Arc::new(MemoryRegistry::new());
+    let host = host(registry.clone());
+    let mut decode = opened(&crate::decode::kind(), &[("field", ".Key")], &host);
+    let schemas = [
+        (r#""string""#, &b"\x06ada"[..], Data::text("ada")),
+        (r#""long""#, b"\x54", Data::text("42")),
+        (r#""bytes""#, b"\x04\x00\xff", Data::Raw(b"\x00\xff"[..].into())),
+        (r#"["null","string"]"#, b"\x00", Data::Absent),
+        (r#"{"type":"array","items":"int"}"#, b"\x04\x02\x04\x00", Data::text("[1,2]")),
+    ];
+    for (text, bytes, expected) in schemas {
+        let id = crate::testing::block_on(registry.create(&"k".into(), SchemaKind::Avro, &text.into())).unwrap().id;
+        let mut frame = Vec::new();
+        wire::begin(id, &mut frame);
+        frame.extend_from_slice(bytes);
+        let mut record = after(fields("{}"));
+        record.key = Data::Raw(frame.into());
+        let decoded = process(&mut decode, record).unwrap();
+        assert_eq!(decoded.key, expected, "{text}");
+        assert_eq!(decoded.metadata.get("avro.key.schema.id").map(Str::as_str), Some(id.to_string().as_str()));
+    }
+}
+
+#[test]
+fn messages_with_other_kinds_of_schemas_are_named() {
+    let server = anabranch_ops_http::testing::Server::start(|request| {
+        let kind = if request.path.ends_with('1') { "JSON" } else { "PROTOBUF" };
+        anabranch_ops_http::testing::Reply::ok(format!(r#"{{"schema":"…","schemaType":"{kind}"}}"#))
+    });
+    let schemas: Arc<dyn SchemaRegistry> = Arc::new(ConfluentRegistry::new(&server.url(), &Login::None).unwrap());
+    let mut decode = opened(&crate::decode::kind(), &[], &host(schemas));
+    for (id, kind) in [(1, "a JSON Schema"), (2, "a Protobuf schema")] {
+        let failed = process(&mut decode, after(Data::Raw(vec![0, 0, 0, 0, id, 0].into()))).unwrap_err();
+        let what = format!("the schema with the id {id} is {kind}; only Avro schemas are supported");
+        assert!(failed.contains(&what), "{failed}");
+    }
 }
