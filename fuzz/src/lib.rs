@@ -13,6 +13,7 @@ mod guest_response;
 mod ledger;
 mod plan;
 mod plugin_record;
+mod postgres_stream;
 mod record_json;
 mod reference;
 mod script;
@@ -33,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     ("ledger", ledger::check),
     ("plan", plan::check),
     ("plugin_record", plugin_record::check),
+    ("postgres_stream", postgres_stream::check),
     ("record_json", record_json::check),
     ("reference", reference::check),
     ("script", script::check),

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use anabranch_ops_tls::{Identity, TlsError, Trust};
+use anabranch_record::text::Str;
+use rustls::ClientConfig;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -100,12 +102,34 @@ impl Address {
         Ok(Address { config, trust, identity })
     }
 
+    /// Returns the namespace of tables: the servers and the database, without credentials. Two addresses with the same value
+    /// lead to the same database.
+    pub fn space(&self) -> Str {
+        let host = |host: &Host| match host {
+            Host::Tcp(name) if name == "localhost" => "127.0.0.1".to_owned(),
+            Host::Tcp(name) => name.to_ascii_lowercase(),
+            Host::Unix(path) => path.display().to_string(),
+        };
+        let ports = self.config.get_ports();
+        let port = |at: usize| ports.get(at).or(ports.first()).copied().unwrap_or(5432);
+        let hosts = self.config.get_hosts().iter().enumerate();
+        let mut servers: Vec<String> = hosts.map(|(at, name)| format!("{}:{}", host(name), port(at))).collect();
+        servers.sort_unstable();
+        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
+        format!("{}/{database}", servers.join(",")).into()
+    }
+
     /// Builds the TLS connector. Reads the files named in the string.
     ///
     /// # Errors
     /// Fails if a file cannot be read or is invalid.
     pub fn tls(&self) -> Result<Tls, TlsError> {
-        Ok(MakeRustlsConnect::new(self.trust.clone().client(self.identity.as_ref())?))
+        Ok(MakeRustlsConnect::new(self.tls_client()?))
+    }
+
+    /// Builds the TLS configuration of a client. Reads the files named in the string.
+    pub(crate) fn tls_client(&self) -> Result<ClientConfig, TlsError> {
+        self.trust.clone().client(self.identity.as_ref())
     }
 
     /// Returns hosts and ports, for messages.

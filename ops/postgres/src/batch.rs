@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::table::{RowAction, Table};
+use crate::row::RowAction;
+use crate::table::Table;
 
 /// A record with encoded values.
 #[derive(Clone, Debug)]
@@ -18,7 +19,9 @@ pub(crate) struct EncodedRow {
     pub(crate) values: Range<usize>,
     /// End of the key's values.
     pub(crate) key_end: usize,
-    /// True if PostgreSQL finds its key equal only to keys with the same bytes.
+    /// Start of the values of the key that it moves from, up to the end of the values; the end if it does not move.
+    pub(crate) old_key: usize,
+    /// True if PostgreSQL finds its keys equal only to keys with the same bytes.
     pub(crate) exact: bool,
 }
 
@@ -46,8 +49,9 @@ struct KeyState {
 /// Plans steps that leave the tables as if the rows were written one by one.
 ///
 /// Rows of one table with the same key are compacted: the last one wins. A new series begins with a partial row whose
-/// key already has a partial row with other columns, and whenever the columns of the key change; rows without a key are
-/// such a change too. So every series has each key once, and one kind of key.
+/// key already has a partial row with other columns, with a row that moves from or to a key that the series has, and
+/// whenever the columns of the key change; rows without a key are such a change too. So every series has each key once,
+/// and one kind of key.
 ///
 /// PostgreSQL may find keys with different bytes equal, for example text with a case-insensitive collation. Only
 /// PostgreSQL can decide that, so rows with such keys share a series only with rows of the same shape. These form one
@@ -59,8 +63,26 @@ pub(crate) fn plan(rows: &[EncodedRow], tables: &[Table], bytes: &[u8]) -> Vec<S
     let mut steps_of: HashMap<usize, Vec<StatementRows>> = HashMap::new();
     let mut open: HashMap<usize, usize> = HashMap::new();
     for (index, row) in rows.iter().enumerate() {
+        if tables[row.table].shape(row.shape).action == RowAction::Truncate {
+            // Whatever was written before does not matter.
+            if let Some(at) = open.get(&row.table) {
+                series[*at] = Series::new(row.table);
+            }
+            let step = StatementRows {
+                table: row.table,
+                shape: row.shape,
+                action: RowAction::Truncate,
+                rows: vec![row.values.clone()],
+            };
+            if steps_of.insert(row.table, vec![step]).is_none() && !open.contains_key(&row.table) {
+                order.push(row.table);
+            }
+            continue;
+        }
         let at = *open.entry(row.table).or_insert_with(|| {
-            order.push(row.table);
+            if !steps_of.contains_key(&row.table) {
+                order.push(row.table);
+            }
             series.push(Series::new(row.table));
             series.len() - 1
         });
@@ -114,7 +136,8 @@ impl<'a> Series<'a> {
         }
         let (mixed, exact) = (self.mixed || row.shape != self.shape, self.exact && row.exact);
         // PostgreSQL does not report two updates of one row in a statement: one of them is lost.
-        if !exact && (mixed || (shape.action == RowAction::Update && !self.slots.is_empty())) {
+        let updates = matches!(shape.action, RowAction::Update | RowAction::Move);
+        if !exact && (mixed || (updates && !self.slots.is_empty())) {
             return false;
         }
         (self.mixed, self.exact) = (mixed, exact);
@@ -123,6 +146,19 @@ impl<'a> Series<'a> {
             return true;
         }
         let key = &bytes[row.values.start..row.key_end];
+        let is_move = |slot: &KeyState| tables[self.table].shape(rows[slot.any].shape).action == RowAction::Move;
+        if shape.action == RowAction::Move {
+            let keys = [key, &bytes[row.old_key..row.values.end]];
+            if keys.iter().any(|key| self.by_key.contains_key(key)) {
+                return false;
+            }
+            self.by_key.extend(keys.map(|key| (key, self.slots.len())));
+            self.slots.push(KeyState { deleted: false, row: Some(index), any: index });
+            return true;
+        }
+        if self.by_key.get(key).is_some_and(|at| is_move(&self.slots[*at])) {
+            return false;
+        }
         let slot = match self.by_key.get(key) {
             Some(at) => &mut self.slots[*at],
             None => {

@@ -51,7 +51,8 @@ const TYPES: &str = "WITH RECURSIVE reached(oid) AS (\
      UNION \
      SELECT leads.oid FROM reached JOIN pg_type t ON t.oid = reached.oid, \
      unnest(ARRAY[t.typbasetype, t.typelem]) AS leads(oid) WHERE leads.oid <> 0) \
-     SELECT t.oid, t.typname::text, t.typtype::text, t.typcategory::text, t.typbasetype, t.typelem, t.typtypmod \
+     SELECT t.oid, t.typname::text, t.typtype::text, t.typcategory::text, t.typbasetype, t.typelem, t.typtypmod, \
+     t.typdelim::text \
      FROM reached JOIN pg_type t ON t.oid = reached.oid";
 
 const UNIQUE: &str = "SELECT array_agg(a.attname::text ORDER BY a.attname::text COLLATE \"C\") \
@@ -89,6 +90,7 @@ pub(crate) async fn layout(client: &Client, table: &TableName) -> Result<Option<
                 base: row.try_get(4)?,
                 element: row.try_get(5)?,
                 modifier: row.try_get(6)?,
+                delimiter: row.try_get(7)?,
             })
         })
         .collect::<Result<Vec<_>, Error>>()?;

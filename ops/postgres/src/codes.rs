@@ -1,6 +1,8 @@
 //! Codes of errors and findings of this crate.
 
-pub(crate) use anabranch_plugin::codes::{FENCED, FLOW_NO_METADATA, MARKS_MOVED};
+pub(crate) use anabranch_plugin::codes::{
+    FENCED, FLOW_NO_METADATA, MARKS_MOVED, POSITION_UNKNOWN, SETTINGS_INVALID, SETTINGS_REQUIRED,
+};
 
 anabranch_record::codes! {
     /// The row violates a check constraint.
@@ -66,6 +68,51 @@ anabranch_record::codes! {
 
     /// The payload is raw bytes, but fields are required.
     PAYLOAD_RAW: "payload_raw", "Decode the payload before the destination.";
+
+    /// A table has no primary key and no replica identity, so that the server would refuse updates and deletes of its
+    /// rows once they are published.
+    IDENTITY_MISSING: "postgres.identity_missing",
+        "Add a primary key, or run `ALTER TABLE … REPLICA IDENTITY FULL`; the message has the statement.";
+
+    /// The server is another one, or it took another history, than the one of the stored position.
+    HISTORY_DIFFERS: "postgres.history_differs",
+        "Connect to the right server, or set onGap: snapshot to read all rows again.";
+
+    /// The server is not configured for logical replication.
+    NOT_LOGICAL: "postgres.not_logical", "Set wal_level = logical and restart the server.";
+
+    /// The publication does not exist any more, or does not contain what the source reads.
+    PUBLICATION_NARROWED: "postgres.publication_narrowed",
+        "Run the statement in the message, or correct the settings of the source.";
+
+    /// Changes after the stored position do not exist any more: the slot is missing, invalid, or another program moved
+    /// it.
+    SLOT_GAP: "postgres.slot_gap",
+        "Set onGap: snapshot to read all rows again; the message says what is lost.";
+
+    /// Another program reads the slot.
+    SLOT_IN_USE: "postgres.slot_in_use",
+        "Stop the other program, or set another logrepl.slotName. The pipeline retries.";
+
+    /// A slot with this name exists, and this pipeline did not create it.
+    SLOT_FOREIGN: "postgres.slot_foreign",
+        "Set another logrepl.slotName, drop the slot, or set logrepl.adoptSlot: true to read from it.";
+
+    /// A table does not exist, or its changes cannot be read.
+    SOURCE_TABLE: "postgres.source_table", "Correct tables; the message says what is wrong with it.";
+
+    /// The server sends a message that the source does not support.
+    STREAM_UNSUPPORTED: "postgres.stream_unsupported", "This is a defect: report it with the message.";
+
+    /// The columns of a table changed, and schemaDrift is halt.
+    SCHEMA_DRIFT: "postgres.schema_drift", "Check the change, then set schemaDrift: evolve.";
+
+    /// The table was rewritten or dropped while its rows were read.
+    SNAPSHOT_TABLE_REWRITTEN: "postgres.snapshot_table_rewritten",
+        "No action is needed: the pipeline reads the rows of the table again.";
+
+    /// All rows of a table were removed with TRUNCATE, and truncate is fail.
+    TRUNCATED: "postgres.truncated", "Set truncate: ignore, or truncate: record, and restart the pipeline.";
 
     /// PostgreSQL denies access to a table, schema or database. The service retries.
     POSTGRES_DENIED: "postgres_denied", "Grant the permission that the message names.";

@@ -97,12 +97,15 @@ pub(crate) enum ColumnEncoding {
     TimestampTz,
     /// The type `vector` of pgvector.
     Vector,
+    /// The type `hstore`: a map, or its text.
+    Hstore,
     /// An array of elements with this kind and type OID.
     Array(Box<ColumnEncoding>, u32),
     /// Any other type: sent as text that PostgreSQL parses.
     Parsed {
-        /// True if a list is converted to an array literal.
-        array: bool,
+        /// The character between the elements of an array literal, to which a list is converted; `None` if the type is not
+        /// an array.
+        array: Option<char>,
     },
 }
 
@@ -118,9 +121,16 @@ pub(crate) struct TypeRow {
     pub(crate) element: u32,
     /// `typtypmod`: the length or precision that a domain adds.
     pub(crate) modifier: i32,
+    /// `typdelim`: the character between the elements of an array of this type.
+    pub(crate) delimiter: String,
 }
 
 impl ColumnEncoding {
+    /// Returns `true` if values are sent as text, which PostgreSQL parses.
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self, ColumnEncoding::Parsed { .. } | ColumnEncoding::Hstore)
+    }
+
     /// Returns the encoding of a type. `types` holds the `pg_type` rows that it refers to.
     pub(crate) fn of(oid: u32, types: &[TypeRow]) -> ColumnEncoding {
         // OIDs of built-in types never change: see src/include/catalog/pg_type.dat.
@@ -142,18 +152,21 @@ impl ColumnEncoding {
             3802 => return ColumnEncoding::Jsonb,
             _ => {}
         }
-        let Some(row) = types.iter().find(|row| row.oid == oid) else { return ColumnEncoding::Parsed { array: false } };
+        let Some(row) = types.iter().find(|row| row.oid == oid) else { return ColumnEncoding::Parsed { array: None } };
         match (row.form.as_str(), row.category.as_str(), row.name.as_str()) {
             ("d", _, _) => ColumnEncoding::of(row.base, types),
             ("e", _, _) | ("b", _, "citext") => ColumnEncoding::Text,
             ("b", "A", name) if name.starts_with('_') && row.element != 0 => {
                 match ColumnEncoding::of(row.element, types) {
-                    ColumnEncoding::Parsed { .. } => ColumnEncoding::Parsed { array: true },
+                    ColumnEncoding::Parsed { .. } | ColumnEncoding::Hstore => {
+                        ColumnEncoding::Parsed { array: Some(row.delimiter.chars().next().unwrap_or(',')) }
+                    }
                     element => ColumnEncoding::Array(Box::new(element), row.element),
                 }
             }
             ("b", _, "vector") => ColumnEncoding::Vector,
-            _ => ColumnEncoding::Parsed { array: false },
+            ("b", _, "hstore") => ColumnEncoding::Hstore,
+            _ => ColumnEncoding::Parsed { array: None },
         }
     }
 }

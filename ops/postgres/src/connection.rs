@@ -11,7 +11,7 @@ use crate::codes;
 use crate::fault;
 
 /// Maximum time for connecting, if the URL does not set one.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Idle time after which keep-alive probes are sent.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 /// Time after which a peer that does not confirm sent data counts as gone.

@@ -6,6 +6,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::value::{Object, Value};
 
 use crate::codes;
+use crate::declared::DeclaredTypes;
 use crate::name::{Quoted, TableName, check, list};
 
 /// Kinds of the values seen in a field.
@@ -24,11 +25,18 @@ struct ValueKinds {
 /// Columns for the fields of records, in name order, keys first.
 #[derive(Debug, Default)]
 pub(crate) struct NewColumns {
+    /// Types that the schema of a record declares; the types of other columns are inferred from values.
+    declared: DeclaredTypes,
     keys: BTreeMap<String, ValueKinds>,
     rest: BTreeMap<String, ValueKinds>,
 }
 
 impl NewColumns {
+    /// Sets the types that the schema of a record declares.
+    pub(crate) fn declare(self, declared: &DeclaredTypes) -> Self {
+        NewColumns { declared: declared.clone(), ..self }
+    }
+
     /// Adds the fields of a record.
     pub(crate) fn add(&mut self, key: &Object, payload: &Object) {
         for (field, value) in key.iter() {
@@ -48,7 +56,7 @@ impl NewColumns {
     pub(crate) fn create_table(&self, table: &TableName) -> Result<String, Fault> {
         let both = self.keys.iter().chain(self.rest.iter().filter(|(field, _)| !self.keys.contains_key(*field)));
         let mut lines = both
-            .map(|(field, seen)| Ok(format!("{} {}", checked(field, table)?, seen.sql_type())))
+            .map(|(field, seen)| Ok(format!("{} {}", checked(field, table)?, self.sql_type(field, *seen))))
             .collect::<Result<Vec<_>, Fault>>()?;
         if !self.keys.is_empty() {
             lines.push(format!("PRIMARY KEY ({})", list(self.keys.keys().map(String::as_str))));
@@ -60,9 +68,8 @@ impl NewColumns {
     /// [`NewColumns::create_table`].
     pub(crate) fn fill_table(&self, table: &TableName) -> Result<String, Fault> {
         let both = self.keys.iter().chain(self.rest.iter().filter(|(field, _)| !self.keys.contains_key(*field)));
-        let mut lines = both
-            .map(|(field, seen)| Ok(format!("ADD COLUMN IF NOT EXISTS {} {}", checked(field, table)?, seen.sql_type())))
-            .collect::<Result<Vec<_>, Fault>>()?;
+        let mut lines =
+            both.map(|(field, seen)| self.addition(field, *seen, table)).collect::<Result<Vec<_>, Fault>>()?;
         if !self.keys.is_empty() {
             lines.push(format!("ADD PRIMARY KEY ({})", list(self.keys.keys().map(String::as_str))));
         }
@@ -72,10 +79,18 @@ impl NewColumns {
     /// Returns the `ALTER TABLE` statement for fields without a column, or `None` if all have one.
     pub(crate) fn add_columns(&self, table: &TableName, there: &[&str]) -> Result<Option<String>, Fault> {
         let new = self.keys.iter().chain(&self.rest).filter(|(field, _)| !there.contains(&field.as_str()));
-        let lines = new
-            .map(|(field, seen)| Ok(format!("ADD COLUMN IF NOT EXISTS {} {}", checked(field, table)?, seen.sql_type())))
-            .collect::<Result<Vec<_>, Fault>>()?;
+        let lines = new.map(|(field, seen)| self.addition(field, *seen, table)).collect::<Result<Vec<_>, Fault>>()?;
         Ok((!lines.is_empty()).then(|| format!("ALTER TABLE {table} {}", lines.join(", "))))
+    }
+}
+
+impl NewColumns {
+    fn sql_type(&self, field: &str, seen: ValueKinds) -> &str {
+        self.declared.get(field).unwrap_or(seen.sql_type())
+    }
+
+    fn addition(&self, field: &str, seen: ValueKinds, table: &TableName) -> Result<String, Fault> {
+        Ok(format!("ADD COLUMN IF NOT EXISTS {} {}", checked(field, table)?, self.sql_type(field, seen)))
     }
 }
 

@@ -9,9 +9,10 @@ use anabranch_plugin::flow::{Content, Flow, Form, Place};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::letter::LetterForm;
-use anabranch_plugin::parameters::{Argument, Parameters, shared};
+use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::access::Access;
+use anabranch_record::extent::{CollectionSpace, Extent};
 use anabranch_record::fault::Fault;
 use anabranch_record::metadata::key;
 use anabranch_record::reference::Side;
@@ -23,7 +24,7 @@ use async_trait::async_trait;
 use crate::address::Address;
 use crate::codes;
 use crate::history::TableHistory;
-use crate::name::{TableName, check};
+use crate::name::{TABLES, TableName, check, resource};
 use crate::refusal::refusal;
 use crate::settings::{COLLECTION, Settings, TableSelector};
 use crate::writer::TableWriter;
@@ -49,14 +50,19 @@ pub(crate) fn kind() -> Arc<dyn DestinationKind> {
              changed the table on purpose, change the pipeline and apply it, or restart it. Rows that a \
              constraint rejects are dead letters, even if the constraint is new. A row that a trigger or a rule \
              skips counts as written.\n\n\
+             An update changes only the columns that the record has. If its data before the change and its key have \
+             different values for a column of the key, and the data after it confirms the new one, the row gets the \
+             new key. If metadata postgres.unchanged names columns that the record lacks and a row with the key does \
+             not exist, nothing is written, and the log contains a warning. A delete without a key and with metadata \
+             postgres.truncate removes all rows of the table, which needs the permission TRUNCATE.\n\n\
              As a dead-letter queue, it writes a row for each dead letter, with the columns name (the key), \
              pipeline, source, node, code, error, failed_at and record; set table. See dead-letters.md.\n\n\
              Types: text is parsed as the column's type (uuid, numbers, dates, intervals, enums …), lists become \
-             arrays, vectors or JSON, maps become JSON. A time without an offset is in UTC. A value that does not \
+             arrays, vectors or JSON, maps become JSON or hstore. A time without an offset is in UTC. A value that does not \
              fit fails its record: a number out of range, a fraction for an integer, an integer that double \
-             precision cannot represent exactly, text that is too long, a time of day for a date, text of a date \
-             BC or beyond the year 9999, and an array literal such as {1,2} for an array of numbers, text, \
-             booleans, times, bytes, UUIDs or JSON: write the JSON list [1,2].\n\n\
+             precision cannot represent exactly, text that is too long, a time of day for a date. Text that \
+             PostgreSQL prints for a value of the column's type is that value again: dates BC or beyond the year 9999, \
+             infinity, and array literals such as {1,2} too.\n\n\
              As in PostgreSQL, values beyond the precision of a type are rounded or truncated: decimals beyond \
              the scale of numeric(p,s) and money, numbers for real and vector to 24 bits, text of a number for \
              double precision to 53 bits, times to microseconds or the column's precision, spaces at the end \
@@ -89,17 +95,37 @@ struct Options {
     /// The default is the first schema of the search path.
     #[parameter(name = "marks.schema", only_with = "exactlyOnce")]
     marks_schema: Option<Argument<Str>>,
-    /// Create missing tables. The columns of the key are the primary key, and types are inferred from the first
-    /// records.
+    /// Create missing tables. The columns of the key are the primary key. Types are those that the schema of the records
+    /// declares (the postgres source does so), or inferred from the first records.
     #[parameter(default = false)]
     create_tables: bool,
     /// Add missing columns for new fields.
     #[parameter(default = false)]
     add_columns: bool,
+    /// Reaction to a record that has other columns than its table. refuse: the record fails, unless addColumns adds the
+    /// column. evolve: missing columns are added without NOT NULL, and columns are widened (for example integer to
+    /// bigint, or varchar to a longer one) if the schema of the record declares wider types, as those of the postgres
+    /// source do. Nothing is removed, renamed or narrowed. With exactlyOnce, the pipeline changes a table only while no
+    /// other run has taken over.
+    #[parameter(name = "schemaDrift", default = "refuse")]
+    schema_drift: SchemaDrift,
+}
+
+/// Reaction of the destination to a change of the schemas of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SchemaDrift {
+    Refuse,
+    Evolve,
+}
+
+impl Choice for SchemaDrift {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("refuse", SchemaDrift::Refuse), ("evolve", SchemaDrift::Evolve)];
 }
 
 fn configure(options: Options) -> Result<Arc<dyn Destination>, Diagnostics> {
-    let Options { url, table, exactly_once, marks_schema, create_tables, add_columns } = options;
+    let Options { url, table, exactly_once, marks_schema, create_tables, add_columns, schema_drift } = options;
+    let evolves = schema_drift == SchemaDrift::Evolve;
     let mut findings = Diagnostics::new();
     let address = Address::parse(&url).map_err(|why| {
         findings
@@ -125,7 +151,8 @@ fn configure(options: Options) -> Result<Arc<dyn Destination>, Diagnostics> {
             exactly_once,
             marks_schema: marks_schema.map(|schema| schema.trim().to_owned()),
             create_tables,
-            add_columns,
+            add_columns: add_columns || evolves,
+            evolves,
             history: TableHistory::default(),
         })))),
         _ => Err(findings),
@@ -211,7 +238,7 @@ impl Destination for PostgresDestination {
         let key = Access::These(vec![vec!["Key".into()]]);
         let table = match &self.0.table {
             TableSelector::Fixed(_) => Access::NOTHING,
-            TableSelector::Collection => Access::These(vec![vec!["Metadata".into(), key::COLLECTION]]),
+            TableSelector::Collection => Access::metadata(key::COLLECTION),
             TableSelector::Template(template) => template.reads(),
         };
         flow.replaces_by(Place::NODE, &Access::union([key.clone(), table.clone()]));
@@ -238,6 +265,18 @@ impl Destination for PostgresDestination {
             }
             TableSelector::Collection => {}
         }
+    }
+
+    fn writes(&self) -> Vec<Extent> {
+        let TableSelector::Fixed(text) = &self.0.table else { return Vec::new() };
+        let Ok(table) = TableName::parse(text) else { return Vec::new() };
+        let name = resource(table.schema(), table.table()).into();
+        vec![Extent { what: TABLES, space: self.0.address.space(), name, whole: true, setting: "table" }]
+    }
+
+    fn collections(&self) -> Option<CollectionSpace> {
+        let by_collection = matches!(self.0.table, TableSelector::Collection);
+        by_collection.then(|| CollectionSpace { what: TABLES, space: self.0.address.space(), setting: "table" })
     }
 
     fn letter_form(&self) -> LetterForm {

@@ -4,6 +4,9 @@
 //! Every conversion keeps the value or fails. The exceptions are those of PostgreSQL: `real` has 24 bits, `timestamp`
 //! has microseconds, and a column with a precision rounds to it.
 
+mod calendar;
+mod hstore;
+mod literal;
 mod numeric;
 mod time;
 mod values;
@@ -62,6 +65,7 @@ fn encode_body(kind: &ColumnEncoding, value: &Value, out: &mut Vec<u8>) -> Encod
             out.extend_from_slice(&time::micros(value)?.to_be_bytes());
         }
         ColumnEncoding::Vector => vector(value, out)?,
+        ColumnEncoding::Hstore => hstore::encode(value, out)?,
         ColumnEncoding::Array(element, oid) => array(element, *oid, value, out)?,
         ColumnEncoding::Parsed { array } => parsed(value, *array, out)?,
     }
@@ -282,19 +286,30 @@ fn vector(value: &Value, out: &mut Vec<u8>) -> Encoded {
 }
 
 fn array(element: &ColumnEncoding, oid: u32, value: &Value, out: &mut Vec<u8>) -> Encoded {
+    // A nested list is another dimension, unless it is an element itself.
+    let mut nests = !matches!(element, ColumnEncoding::Json | ColumnEncoding::Jsonb | ColumnEncoding::Vector);
     let decoded;
+    let mut bounds = Vec::new();
     let value = match value {
-        Value::Text(text) if text.trim_start().starts_with('[') => {
-            decoded = json::parse_value(text.as_bytes()).map_err(|_| not_a(value, "a JSON list"))?;
+        Value::Text(text) => {
+            let list = text.trim_start().starts_with('[').then(|| json::parse_value(text.as_bytes()).ok()).flatten();
+            decoded = match list {
+                Some(list) => list,
+                None => {
+                    let literal = literal::parse(text).ok_or_else(|| {
+                        not_a(value, "a list: text must be a JSON list or an array literal, for example {1,2}")
+                    })?;
+                    (nests, bounds) = (true, literal.bounds);
+                    literal.list
+                }
+            };
             &decoded
         }
         other => other,
     };
     let Value::List(items) = value else {
-        return Err(not_a(value, "a list (text must be the JSON of a list)"));
+        return Err(not_a(value, "a list"));
     };
-    // A nested list is another dimension, unless it is an element itself.
-    let nests = !matches!(element, ColumnEncoding::Json | ColumnEncoding::Jsonb | ColumnEncoding::Vector);
     let mut lengths = Vec::new();
     let mut level = items;
     while !level.is_empty() {
@@ -315,9 +330,13 @@ fn array(element: &ColumnEncoding, oid: u32, value: &Value, out: &mut Vec<u8>) -
     let nulls_at = out.len();
     out.extend_from_slice(&0i32.to_be_bytes());
     out.extend_from_slice(&oid.to_be_bytes());
-    for length in &lengths {
+    if !bounds.is_empty() && !bounds.iter().map(literal::Bounds::len).eq(lengths.iter().map(|length| Some(*length))) {
+        return Err(Mismatch("the bounds of the array literal do not match its elements".to_owned()));
+    }
+    let lower = bounds.iter().map(|bounds| bounds.lower).chain(std::iter::repeat(1));
+    for (length, lower) in lengths.iter().zip(lower) {
         out.extend_from_slice(&header(*length)?.to_be_bytes());
-        out.extend_from_slice(&1i32.to_be_bytes());
+        out.extend_from_slice(&lower.to_be_bytes());
     }
     if lengths.is_empty() {
         return Ok(());
@@ -353,46 +372,52 @@ fn elements(
     Ok(())
 }
 
-/// Appends text that PostgreSQL parses as the type.
-fn parsed(value: &Value, array: bool, out: &mut Vec<u8>) -> Encoded {
-    match value {
-        Value::Text(text) => push_text(value, text, out),
-        Value::Bytes(_) => Err(not_a(value, "text")),
-        Value::List(items) if array => {
+/// Appends text that PostgreSQL parses as the type. A list is converted to an array literal if its elements have a
+/// delimiter.
+fn parsed(value: &Value, delimiter: Option<char>, out: &mut Vec<u8>) -> Encoded {
+    match (value, delimiter) {
+        (Value::Text(text), _) => push_text(value, text, out),
+        (Value::Bytes(_), _) => Err(not_a(value, "text")),
+        (Value::List(items), Some(delimiter)) => {
             let mut literal = String::new();
-            array_literal(items, 1, &mut literal)?;
+            array_literal(items, delimiter, 1, &mut literal)?;
             push_text(value, &literal, out)
         }
         _ => printed(value, out),
     }
 }
 
-fn array_literal(items: &[Value], depth: usize, out: &mut String) -> Encoded {
+fn array_literal(items: &[Value], delimiter: char, depth: usize, out: &mut String) -> Encoded {
     if depth > DIMENSIONS {
         return Err(Mismatch(format!("an array of more than {DIMENSIONS} dimensions is too deep")));
     }
     out.push('{');
     for (i, item) in items.iter().enumerate() {
         if i > 0 {
-            out.push(',');
+            out.push(delimiter);
         }
         match item {
             Value::Null => out.push_str("NULL"),
-            Value::List(inner) => array_literal(inner, depth + 1, out)?,
+            Value::List(inner) => array_literal(inner, delimiter, depth + 1, out)?,
             _ => {
                 let mut element = Vec::new();
-                parsed(item, false, &mut element)?;
-                out.push('"');
-                for c in String::from_utf8_lossy(&element).chars() {
-                    if matches!(c, '"' | '\\') {
-                        out.push('\\');
-                    }
-                    out.push(c);
-                }
-                out.push('"');
+                parsed(item, None, &mut element)?;
+                push_quoted(&String::from_utf8_lossy(&element), out);
             }
         }
     }
     out.push('}');
     Ok(())
+}
+
+/// Appends text in double quotes, as in the text of arrays and `hstore`.
+fn push_quoted(text: &str, out: &mut String) {
+    out.push('"');
+    for c in text.chars() {
+        if matches!(c, '"' | '\\') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out.push('"');
 }

@@ -68,6 +68,17 @@ impl TableHistory {
         }
     }
 
+    /// Records that this destination has altered a table itself, so that a row that it rejects later is at fault.
+    pub(crate) fn note_altered(&self, table: &Table) {
+        if let Some(accepted) = self.lock().get_mut(&table.name.to_string()) {
+            for column in &table.layout.columns {
+                if let Some(was) = accepted.columns.get_mut(&column.name) {
+                    *was = column.type_of;
+                }
+            }
+        }
+    }
+
     /// Returns `true` if a table had the part that rows lack. `now` is the current table.
     pub(crate) fn had(&self, name: &str, missing: &MissingPart, now: Option<&Table>) -> bool {
         let known = self.lock();

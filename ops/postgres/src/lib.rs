@@ -1,5 +1,6 @@
-//! The `postgres` destination.
+//! The `postgres` source and destination.
 //!
+//! The source is in [`source`]. In the destination,
 //! [`batch`] turns a batch into a plan: per table, rows with the same key are compacted to the last one, deletions come
 //! before rows, and each set of columns is a step. [`session`] writes a step either with a multi-row statement with
 //! parameters, or with `COPY` into a temporary table and a statement that merges it. Which is cheaper depends on the
@@ -28,6 +29,7 @@ pub mod codes;
 mod column;
 mod connection;
 mod create;
+mod declared;
 mod destination;
 mod encode;
 mod fault;
@@ -38,14 +40,18 @@ mod refusal;
 mod row;
 mod session;
 mod settings;
+mod source;
 mod statement;
 mod table;
 mod writer;
 
 use anabranch_plugin::registry::Registry;
 
+pub use source::decode_stream;
+
 /// Registers every plugin of this crate.
 pub fn register(registry: &mut Registry) {
+    registry.add_source(source::kind());
     registry.add_destination(destination::kind());
 }
 

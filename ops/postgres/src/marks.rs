@@ -225,6 +225,19 @@ impl Fence {
         Failure::Retry(Fault::transient(codes::MARKS_MOVED, text))
     }
 
+    /// Keeps later runs of the pipeline from taking over until the end of an open transaction, and fails if one has.
+    pub(crate) async fn hold(&self, client: &Client) -> Result<(), Failure> {
+        let sql = format!(
+            "SELECT FROM {} WHERE pipeline = $1 AND slot = $2 AND destination = $3 AND epoch = $4 FOR UPDATE",
+            self.tables.writers
+        );
+        let held = client.query_opt(&sql, &[&self.pipeline, &self.slot, &self.destination, &self.epoch]).await;
+        match held.map_err(Failure::from).map_err(Fence::own)? {
+            Some(_) => Ok(()),
+            None => Err(self.epoch_mismatch(client).await?),
+        }
+    }
+
     /// Begins an open transaction: passes the fence and stores or removes the marks.
     pub(crate) async fn enter(&mut self, client: &Client, work: Work<'_>) -> Result<TransactionWork, Failure> {
         self.pass(client, work).await.map_err(Fence::own)

@@ -16,6 +16,17 @@ pub(crate) struct TableName {
     table: String,
 }
 
+/// The kind of resources that tables are.
+pub(crate) const TABLES: &str = "tables";
+/// Schema of tables that are written without one, unless the user has another search path.
+pub(crate) const PUBLIC: &str = "public";
+
+/// Returns the name of a table as a resource of its database: schema and name, with a NUL character between them, which
+/// neither contains. A name without a schema is in [`PUBLIC`].
+pub(crate) fn resource(schema: Option<&str>, table: &str) -> String {
+    format!("{}\0{table}", schema.unwrap_or(PUBLIC))
+}
+
 /// Reason why a text is not the name of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NameError {
@@ -65,6 +76,16 @@ impl TableName {
         let table = parts.pop().ok_or(NameError::Empty)?;
         let schema = parts.pop();
         if parts.is_empty() { Ok(TableName { schema, table }) } else { Err(NameError::Parts) }
+    }
+
+    /// Returns the schema, if the name has one.
+    pub(crate) fn schema(&self) -> Option<&str> {
+        self.schema.as_deref()
+    }
+
+    /// Returns the name of the table in its schema.
+    pub(crate) fn table(&self) -> &str {
+        &self.table
     }
 
     /// Returns the reason why text with an action in it, `None`, is never a name, whatever the action prints: it has an

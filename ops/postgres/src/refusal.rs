@@ -9,7 +9,7 @@ use crate::column::ColumnEncoding;
 use crate::create::NewColumns;
 use crate::encode::encode;
 use crate::name::TableName;
-use crate::row::parts;
+use crate::row::{Row, row_of};
 use crate::settings::Settings;
 use crate::table::{key_differs, key_has_nulls};
 
@@ -22,7 +22,7 @@ fn refuse(settings: &Settings, record: &Record) -> Result<(), Fault> {
     let mut rendered = String::new();
     let name = settings.table.of(record, &mut rendered)?;
     let table = TableName::parse(name).map_err(|why| why.fault(name))?;
-    let (_, key, payload) = parts(record)?;
+    let Row { key, payload, .. } = row_of(record)?;
     if settings.create_tables {
         NewColumns::check(&key, payload, &table)?;
     }
@@ -35,7 +35,7 @@ fn refuse(settings: &Settings, record: &Record) -> Result<(), Fault> {
 }
 
 /// The types of columns, as the writer encodes values for them; arrays of them are more.
-const KINDS: [ColumnEncoding; 18] = [
+const KINDS: [ColumnEncoding; 19] = [
     ColumnEncoding::Bool,
     ColumnEncoding::Int2,
     ColumnEncoding::Int4,
@@ -52,8 +52,9 @@ const KINDS: [ColumnEncoding; 18] = [
     ColumnEncoding::Timestamp,
     ColumnEncoding::TimestampTz,
     ColumnEncoding::Vector,
-    ColumnEncoding::Parsed { array: false },
-    ColumnEncoding::Parsed { array: true },
+    ColumnEncoding::Hstore,
+    ColumnEncoding::Parsed { array: None },
+    ColumnEncoding::Parsed { array: Some(',') },
 ];
 
 /// A column to which key and payload give values that no type of a column makes the same.

@@ -15,8 +15,9 @@ use crate::batch::StatementRows;
 use crate::catalog;
 use crate::encode::{EncodedValue, EncodedValues};
 use crate::fault::Failure;
+use crate::row::RowAction;
 use crate::statement;
-use crate::table::{RowAction, RowShape, Table};
+use crate::table::{RowShape, Table};
 
 /// Number of rows from which a staging table and one statement cost less than parameters; see the crate documentation
 /// for the measurements.
@@ -100,14 +101,15 @@ impl Session {
     }
 
     /// In one round trip, begins a transaction, writes a step for which [`Session::is_single`] is true, and queries the
-    /// versions of tables. The transaction is open if and only if the step succeeded or failed because of a row.
+    /// versions of tables. Also returns the number of rows that the server wrote. The transaction is open if and only if
+    /// the step succeeded or failed because of a row.
     pub(crate) async fn begin_single(
         &mut self,
         step: &StatementRows,
         tables: &[Table],
         bytes: &[u8],
         names: &[String],
-    ) -> Result<Result<Vec<i64>, Failure>, Failure> {
+    ) -> Result<Result<(u64, Vec<i64>), Failure>, Failure> {
         let table = &tables[step.table];
         let shape = table.shape(step.shape);
         let text = SqlText::Values(step.rows.len());
@@ -125,7 +127,7 @@ impl Session {
         .await;
         begun?;
         Ok(match wrote {
-            Ok(_) => versions.map_err(Failure::from).and_then(|rows| versions_of(&rows)),
+            Ok(wrote) => versions.map_err(Failure::from).and_then(|rows| Ok((wrote, versions_of(&rows)?))),
             Err(error) => Err(error.into()),
         })
     }
@@ -134,7 +136,7 @@ impl Session {
     /// not allowed, returns the fault; the session then writes with parameters.
     pub(crate) async fn stage(&mut self, steps: &[StatementRows], tables: &[Table]) -> Result<Option<Fault>, Failure> {
         let copy_from = self.copy_from;
-        for step in steps.iter().filter(|step| step.rows.len() >= copy_from) {
+        for step in steps.iter().filter(|step| step.rows.len() >= copy_from && step.action != RowAction::Truncate) {
             let table = &tables[step.table];
             let shape = table.shape(step.shape);
             let stage = (shape.id, step.action);
@@ -159,8 +161,8 @@ impl Session {
         !self.copies(step, shape) && chunks(step.rows.len(), width(shape, step.action)).nth(1).is_none()
     }
 
-    /// Writes a step.
-    pub(crate) async fn run(&mut self, step: &StatementRows, tables: &[Table], bytes: &[u8]) -> Result<(), Failure> {
+    /// Writes a step. Returns the number of rows that the server wrote.
+    pub(crate) async fn run(&mut self, step: &StatementRows, tables: &[Table], bytes: &[u8]) -> Result<u64, Failure> {
         let table = &tables[step.table];
         let shape = table.shape(step.shape);
         match self.copies(step, shape) {
@@ -179,7 +181,7 @@ impl Session {
         table: &Table,
         shape: &RowShape,
         bytes: &[u8],
-    ) -> Result<(), Failure> {
+    ) -> Result<u64, Failure> {
         let width = width(shape, step.action);
         let mut prepared = Vec::new();
         for chunk in chunks(step.rows.len(), width) {
@@ -188,7 +190,7 @@ impl Session {
             prepared.push((statement, chunk));
         }
         // All are sent before the first answer arrives.
-        try_join_all(prepared.iter().map(|(statement, chunk)| {
+        let wrote = try_join_all(prepared.iter().map(|(statement, chunk)| {
             let mut parameters = Vec::with_capacity(chunk.len() * width);
             for row in &step.rows[chunk.clone()] {
                 parameters.extend(EncodedValues(&bytes[row.clone()]));
@@ -196,7 +198,7 @@ impl Session {
             self.client.execute_raw(statement, parameters)
         }))
         .await?;
-        Ok(())
+        Ok(wrote.into_iter().sum())
     }
 
     async fn copy(
@@ -205,7 +207,7 @@ impl Session {
         table: &Table,
         shape: &RowShape,
         bytes: &[u8],
-    ) -> Result<(), Failure> {
+    ) -> Result<u64, Failure> {
         let action = step.action;
         let copy = self.prepare(shape, action, SqlText::Copy, || statement::copy(shape, action)).await?;
         let merge = self.prepare(shape, action, SqlText::Merge, || statement::merge(table, shape, action)).await?;
@@ -217,8 +219,7 @@ impl Session {
         // The client sends the merge right after the end of the copy, without waiting for its result.
         let (copied, merged) = join(sink.finish(), self.client.execute(&merge, &[])).await;
         copied?;
-        merged?;
-        Ok(())
+        Ok(merged?)
     }
 
     async fn prepare(
@@ -247,7 +248,11 @@ fn versions_of(rows: &[Row]) -> Result<Vec<i64>, Failure> {
 
 /// Returns the number of columns that a step writes.
 fn width(shape: &RowShape, action: RowAction) -> usize {
-    if action == RowAction::Delete { shape.keys } else { shape.columns.len() }
+    match action {
+        RowAction::Delete => shape.keys,
+        RowAction::Move => shape.columns.len() + shape.keys,
+        _ => shape.columns.len(),
+    }
 }
 
 /// Splits rows into chunks of the prepared sizes.

@@ -20,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) marks_schema: Option<String>,
     pub(crate) create_tables: bool,
     pub(crate) add_columns: bool,
+    /// True if the tables follow the schemas of records.
+    pub(crate) evolves: bool,
     pub(crate) history: TableHistory,
 }
 

@@ -14,6 +14,7 @@ use crate::codes;
 use crate::column::{Column, ColumnEncoding, GeneratedColumn};
 use crate::encode::{self, EncodedValues, Mismatch};
 use crate::name::{Quoted, TableName};
+use crate::row::{Row, RowAction};
 
 /// OID of the type `numeric`.
 const NUMERIC: u32 = 1700;
@@ -39,24 +40,13 @@ pub(crate) struct RowShape {
     pub(crate) keys: usize,
     /// True if a row can be inserted with these columns.
     complete: bool,
+    /// True if rows that do not exist are not inserted, because these columns are not all that the row has.
+    pub(crate) is_partial: bool,
     /// True if rows of this shape were written and recorded.
     pub(crate) written: bool,
     key_fields: Vec<Str>,
     /// Fields of the payload, without those that the key sets already.
     payload_fields: Vec<(Str, bool)>,
-}
-
-/// Action on a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum RowAction {
-    /// Insert, or update the row with the same key.
-    Upsert,
-    /// Update the row with this key. There are too few columns for an insert, unless triggers add them.
-    Update,
-    /// Delete the row with this key.
-    Delete,
-    /// Insert a row without a key.
-    Insert,
 }
 
 /// Reason why a row cannot be encoded.
@@ -120,32 +110,22 @@ impl Table {
     }
 
     /// Returns the shape of a row. Tries `last` first, because neighbouring rows are alike.
-    pub(crate) fn shape_of(
-        &mut self,
-        last: usize,
-        action: RowAction,
-        key: &Object,
-        payload: &Object,
-    ) -> Result<usize, EncodeError> {
-        if self.shapes.get(last).is_some_and(|shape| shape.fits(action, key, payload)) {
+    pub(crate) fn shape_of(&mut self, last: usize, row: &Row<'_>) -> Result<usize, EncodeError> {
+        if self.shapes.get(last).is_some_and(|shape| shape.fits(row)) {
             return Ok(last);
         }
-        if let Some(found) = self.shapes.iter().position(|shape| shape.fits(action, key, payload)) {
+        if let Some(found) = self.shapes.iter().position(|shape| shape.fits(row)) {
             return Ok(found);
         }
-        let shape = self.make_shape(action, key, payload)?;
+        let shape = self.make_shape(row)?;
         self.shapes.push(shape);
         Ok(self.shapes.len() - 1)
     }
 
-    /// Appends the values of a row, those of the key first. Returns the end of the key.
-    pub(crate) fn encode(
-        &self,
-        shape: usize,
-        key: &Object,
-        payload: &Object,
-        out: &mut Vec<u8>,
-    ) -> Result<usize, RowFault> {
+    /// Appends the values of a row, those of the key first, and last those of the key that it moves from. Returns the end
+    /// of the key and the start of the old key.
+    pub(crate) fn encode(&self, shape: usize, row: &Row<'_>, out: &mut Vec<u8>) -> Result<(usize, usize), RowFault> {
+        let Row { key, payload, .. } = row;
         let shape = &self.shapes[shape];
         let mut columns = shape.columns.iter().map(|i| &self.layout.columns[*i]);
         for ((field, value), column) in key.iter().zip(columns.by_ref()) {
@@ -155,6 +135,9 @@ impl Table {
             self.encode_field(column, value, out)?;
         }
         let key_end = out.len();
+        if matches!(row.action, RowAction::Delete | RowAction::Truncate) {
+            return Ok((key_end, key_end));
+        }
         for ((field, value), (_, kept)) in payload.iter().zip(&shape.payload_fields) {
             if *kept {
                 let Some(column) = columns.next() else { break };
@@ -166,7 +149,16 @@ impl Table {
                 self.check_same(field, of_key, value)?;
             }
         }
-        Ok(key_end)
+        let old_key = out.len();
+        if row.action == RowAction::Move {
+            for ((field, value), column) in row.old_key().zip(shape.key_columns()) {
+                if matches!(value, Value::Null) {
+                    return Err(key_null(field, &self.name).into());
+                }
+                self.encode_field(self.column(*column), value, out)?;
+            }
+        }
+        Ok((key_end, old_key))
     }
 
     /// Checks that key and payload give a column the same value. Otherwise the key's value would replace the payload's
@@ -189,21 +181,24 @@ impl Table {
         })
     }
 
-    fn make_shape(&self, action: RowAction, key: &Object, payload: &Object) -> Result<RowShape, EncodeError> {
+    fn make_shape(&self, row: &Row<'_>) -> Result<RowShape, EncodeError> {
+        let Row { action, key, payload, is_partial, .. } = row;
+        let (action, is_partial) = (*action, *is_partial);
         let key_fields: Vec<Str> = key.iter().map(|(field, _)| field.clone()).collect();
         let payload_fields: Vec<(Str, bool)> = match action {
-            RowAction::Delete => Vec::new(),
+            RowAction::Delete | RowAction::Truncate => Vec::new(),
             _ => payload.iter().map(|(field, _)| (field.clone(), key.get(field).is_none())).collect(),
         };
         let kept = payload_fields.iter().filter(|(_, kept)| *kept).map(|(field, _)| field);
         let columns =
             key_fields.iter().chain(kept).map(|field| self.find(field)).collect::<Result<Vec<usize>, EncodeError>>()?;
-        if action != RowAction::Insert {
+        if !matches!(action, RowAction::Insert | RowAction::Truncate) {
             self.check_unique(&key_fields).map_err(EncodeError::Final)?;
         }
         let complete =
             self.layout.columns.iter().enumerate().all(|(i, column)| !column.required || columns.contains(&i));
-        let action = if action == RowAction::Update && complete { RowAction::Upsert } else { action };
+        let inserts = action == RowAction::Update && complete && !is_partial;
+        let action = if inserts { RowAction::Upsert } else { action };
         let id = NEXT_SHAPE.fetch_add(1, Ordering::Relaxed);
         Ok(RowShape {
             id,
@@ -211,6 +206,7 @@ impl Table {
             columns,
             keys: key_fields.len(),
             complete,
+            is_partial,
             written: false,
             key_fields,
             payload_fields,
@@ -277,11 +273,9 @@ impl Table {
         // A domain may have a precision that its columns do not show.
         let checked: Vec<String> = columns()
             .filter(|column| match column.kind {
-                ColumnEncoding::Parsed { .. } | ColumnEncoding::Text | ColumnEncoding::Json | ColumnEncoding::Jsonb => {
-                    true
-                }
+                ColumnEncoding::Text | ColumnEncoding::Json | ColumnEncoding::Jsonb => true,
                 ColumnEncoding::Numeric => column.type_of.0 != NUMERIC,
-                _ => false,
+                _ => column.kind.is_text(),
             })
             // For JSON, PostgreSQL's message identifies the type that it cannot parse.
             .filter(|column| {
@@ -320,12 +314,15 @@ fn key_null(field: &Str, table: &TableName) -> Fault {
 }
 
 impl RowShape {
-    fn fits(&self, action: RowAction, key: &Object, payload: &Object) -> bool {
+    fn fits(&self, row: &Row<'_>) -> bool {
+        let Row { action, key, payload, is_partial, .. } = row;
+        let action = *action;
         // An update with all required columns is written as an upsert.
         (self.action == action || (action == RowAction::Update && self.action == RowAction::Upsert && self.complete))
+            && self.is_partial == *is_partial
             && self.key_fields.len() == key.len()
             && self.key_fields.iter().zip(key.iter()).all(|(a, (b, _))| a == b)
-            && (action == RowAction::Delete
+            && (matches!(action, RowAction::Delete | RowAction::Truncate)
                 || (self.payload_fields.len() == payload.len()
                     && self.payload_fields.iter().zip(payload.iter()).all(|((a, _), (b, _))| a == b)))
     }

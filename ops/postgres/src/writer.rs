@@ -1,12 +1,13 @@
 //! Writes batches of records, each in one transaction.
 
 mod encoded;
+mod follow;
 mod known;
 mod make;
+mod probe;
 mod rejected;
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 use anabranch_plugin::destination::{Delivered, Verdicts, Write, Writer};
@@ -14,18 +15,19 @@ use anabranch_plugin::host::Host;
 use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::phrase::counted;
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 
 use self::encoded::EncodedBatch;
 use self::known::KnownTables;
 use self::rejected::RejectedRows;
-use crate::batch::plan;
+use crate::batch::{StatementRows, plan};
 use crate::codes;
 use crate::fault::Failure;
 use crate::marks::{Fence, TransactionWork, Work};
 use crate::name::TableName;
-use crate::row::parts;
+use crate::row::{RowAction, row_of};
 use crate::session::{COPY_FROM, Session};
 use crate::settings::{Settings, TableSelector};
 use crate::table::{EncodeError, MissingPart, RowFault, Table};
@@ -207,6 +209,15 @@ impl TableWriter {
                     table
                 }
             };
+            let table = match &last {
+                Some((name, _)) if self.settings.evolves => {
+                    let name = name.clone();
+                    let followed = self.follow(session, &name, table, record).await?;
+                    last = Some((name, followed));
+                    followed
+                }
+                _ => table,
+            };
             match self.batch.push(index, record, &mut self.known.tables, table, &mut last_shape) {
                 Ok(()) => continue,
                 Err(EncodeError::Final(row_fault)) => {
@@ -304,7 +315,10 @@ impl TableWriter {
             && session.is_single(step, tables)
         {
             let done = match session.begin_single(step, tables, bytes, &names).await? {
-                Ok(versions) if batch.holds(tables, &versions) => Ok(()),
+                Ok((wrote, versions)) if batch.holds(tables, &versions) => {
+                    self.note_missing(step, wrote);
+                    Ok(())
+                }
                 Ok(_) => Err(changed()),
                 Err(failure) => Err(failure),
             };
@@ -312,13 +326,14 @@ impl TableWriter {
         }
         session.begin().await?;
         let mut entered = TransactionWork::Write;
+        let mut wrote = Vec::new();
         let done: Result<(), Failure> = async {
             if let Some(fence) = &mut self.fence {
                 entered = fence.enter(session.client(), Work::Write(records, marks)).await?;
             }
             if entered == TransactionWork::Write {
                 for step in &steps {
-                    session.run(step, tables, bytes).await?;
+                    wrote.push(session.run(step, tables, bytes).await?);
                 }
                 // The statements hold locks that prevent changes of the tables until the end of the transaction.
                 if !steps.is_empty() && !batch.holds(tables, &session.versions(&names).await?) {
@@ -328,7 +343,22 @@ impl TableWriter {
             Ok(())
         }
         .await;
+        steps.iter().zip(wrote).for_each(|(step, wrote)| self.note_missing(step, wrote));
         self.end(session, Work::Write(records, marks), done, entered == TransactionWork::Write).await
+    }
+
+    /// Logs updates of rows that do not exist and could not be inserted, because their records are partial. If a source
+    /// delivers a change again, the row may have been deleted by a later one.
+    fn note_missing(&self, step: &StatementRows, wrote: u64) {
+        let table = &self.known.tables[step.table];
+        let missing = step.rows.len().saturating_sub(usize::try_from(wrote).unwrap_or(usize::MAX));
+        if step.action == RowAction::Update && table.shape(step.shape).is_partial && missing > 0 {
+            tracing::warn!(
+                pipeline = %self.host.pipeline, connector = %self.host.node, table = %table.name,
+                "{} found no row: none is inserted, because the records lack columns that they do not change",
+                counted(missing, "update")
+            );
+        }
     }
 
     /// Removes the marks of lanes in a transaction of its own. Nothing without marks.
@@ -370,117 +400,6 @@ impl TableWriter {
             }
         }
     }
-
-    /// Writes the valid rows and finds the invalid ones, by bisection with savepoints. In a transaction with marks,
-    /// nothing is kept if any row is rejected.
-    async fn probe(
-        &mut self,
-        session: &mut Session,
-        records: &[Record],
-        marks: &[(LaneId, Mark)],
-        mut refused: RefusedRows,
-    ) -> Result<Verdicts, Failure> {
-        session.begin().await?;
-        let mut entered = TransactionWork::Write;
-        let done: Result<(), Failure> = async {
-            if let Some(fence) = &mut self.fence {
-                entered = fence.enter(session.client(), Work::Write(records, marks)).await?;
-            }
-            if entered == TransactionWork::Write {
-                // A check at the end of the transaction could not be attributed to a row.
-                session.execute("SET CONSTRAINTS ALL IMMEDIATE").await?;
-                self.bisect(session, &mut refused).await?;
-                if !self.is_current(session).await? {
-                    return Err(changed());
-                }
-            }
-            Ok(())
-        }
-        .await;
-        let all_or_none = self.fence.is_some() && !refused.is_empty();
-        let keep = entered == TransactionWork::Write && !all_or_none;
-        self.end(session, Work::Write(records, marks), done, keep).await?;
-        match entered {
-            TransactionWork::Written => Ok(Verdicts::All(Delivered::Durable)),
-            TransactionWork::Write if all_or_none => Ok(Verdicts::Refused(refused)),
-            TransactionWork::Write => Ok(verdicts(records.len(), refused)),
-        }
-    }
-
-    /// Bisects the rows in the order of the records, so that every row that PostgreSQL accepts row by row is accepted.
-    async fn bisect(&self, session: &mut Session, refused: &mut RefusedRows) -> Result<(), Failure> {
-        let mut stack: Vec<Range<usize>> = Vec::new();
-        let mut server = RejectedRows::default();
-        stack.push(0..self.batch.rows.len());
-        while let Some(range) = stack.pop().filter(|range| !range.is_empty()) {
-            match self.try_rows(session, range.clone()).await? {
-                Ok(()) => {}
-                Err(refusal) if range.len() == 1 => {
-                    let fault = self.fault_of_row(range.start, &refusal.fault);
-                    if self.is_altered(range.start, &refusal.fault) {
-                        return Err(Failure::Retry(rejected::of_table(&fault, rejected::LOST)));
-                    }
-                    server.note_refusal(&fault, refusal.is_of_table);
-                    refused.push((self.batch.rows[range.start].record, fault));
-                }
-                Err(_) => {
-                    let middle = range.start + range.len() / 2;
-                    stack.push(middle..range.end);
-                    stack.push(range.start..middle);
-                }
-            }
-        }
-        if let Some(fault) = server.fault(self.batch.rows.len()) {
-            return Err(Failure::Retry(fault));
-        }
-        refused.sort_by_key(|(record, _)| *record);
-        Ok(())
-    }
-
-    /// Returns `true` if PostgreSQL rejects a row because its table was altered since similar rows were written.
-    fn is_altered(&self, row: usize, fault: &Fault) -> bool {
-        let row = &self.batch.rows[row];
-        let table = &self.known.tables[row.table];
-        matches!(fault.code(), codes::VALUE_REJECTED | codes::NOT_NULL_VIOLATION | codes::ROW_REJECTED)
-            && self.settings.history.refuses_since(table, table.shape(row.shape))
-    }
-
-    /// Writes some rows of the batch, or none of them.
-    async fn try_rows(&self, session: &mut Session, range: Range<usize>) -> Result<Result<(), Rejection>, Failure> {
-        let tables = &self.known.tables;
-        session.execute("SAVEPOINT anabranch").await?;
-        let mut outcome = Ok(());
-        for step in plan(&self.batch.rows[range], tables, &self.batch.bytes) {
-            outcome = session.run(&step, tables, &self.batch.bytes).await;
-            if outcome.is_err() {
-                break;
-            }
-        }
-        let refusal = match outcome {
-            Ok(()) => {
-                session.execute("RELEASE anabranch").await?;
-                return Ok(Ok(()));
-            }
-            Err(Failure::Row(fault)) => Rejection { fault, is_of_table: false },
-            Err(Failure::Stale(fault)) => Rejection { fault, is_of_table: true },
-            Err(other) => return Err(other),
-        };
-        session.execute("ROLLBACK TO anabranch; RELEASE anabranch").await?;
-        Ok(Err(refusal))
-    }
-
-    /// Returns the fault of a row, with the columns that PostgreSQL may have meant.
-    fn fault_of_row(&self, row: usize, fault: &Fault) -> Fault {
-        let row = &self.batch.rows[row];
-        let table = &self.known.tables[row.table];
-        let columns = match fault.code() {
-            codes::VALUE_REJECTED => {
-                table.refused_columns(row.shape, &self.batch.bytes[row.values.clone()], &fault.message())
-            }
-            _ => String::new(),
-        };
-        Fault::record(fault.code(), format!("{}: {}{columns}", table.name, fault.message()))
-    }
 }
 
 #[async_trait]
@@ -519,18 +438,10 @@ impl Writer for TableWriter {
     }
 }
 
-/// Reason why PostgreSQL does not write some rows.
-struct Rejection {
-    fault: Fault,
-    /// True if the reason is not the rows' values: something that their table, its triggers or its functions need is
-    /// missing.
-    is_of_table: bool,
-}
-
 /// Returns `true` if a field without a column may be a new one. It must not be a misspelt column, nor a field of the
 /// key, whose columns need a unique index.
 fn is_addable(field: &Str, table: &Table, record: &Record) -> bool {
-    let is_of_key = parts(record).is_ok_and(|(_, key, _)| key.get(field).is_some());
+    let is_of_key = row_of(record).is_ok_and(|row| row.key.contains_key(field));
     !is_of_key && table.near(field).is_none()
 }
 

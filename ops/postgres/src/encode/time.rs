@@ -3,8 +3,10 @@
 use anabranch_record::value::Value;
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime};
 
-use super::{Mismatch, not_a};
+use super::{Mismatch, calendar, not_a};
 
+/// Microseconds of a day.
+const DAY_MICROS: i64 = 86_400_000_000;
 /// Days from the year 1 to 2000-01-01.
 const EPOCH_DAYS: i32 = 730_120;
 /// Microseconds from 1970-01-01 to 2000-01-01.
@@ -20,7 +22,12 @@ pub(super) fn days(value: &Value) -> Result<i32, Mismatch> {
             "-infinity" => return Ok(i32::MIN),
             text => match NaiveDate::parse_from_str(text, "%Y-%m-%d") {
                 Ok(date) => Some(date),
-                Err(_) => parse(text).filter(|time| time.time() == NaiveTime::MIN).map(|time| time.date()),
+                Err(_) => match calendar::parse(text).filter(|moment| moment.micros == 0) {
+                    Some(moment) => {
+                        return i32::try_from(moment.days).map_err(|_| not_a(value, "in the range of dates"));
+                    }
+                    None => parse(text).filter(|time| time.time() == NaiveTime::MIN).map(|time| time.date()),
+                },
             },
         },
         _ => None,
@@ -36,7 +43,13 @@ pub(super) fn micros(value: &Value) -> Result<i64, Mismatch> {
         Value::Text(text) => match text.trim() {
             "infinity" => return Ok(i64::MAX),
             "-infinity" => return Ok(i64::MIN),
-            text => parse(text).map(|time| time.and_utc().timestamp_micros()),
+            text => match calendar::parse(text) {
+                Some(moment) => {
+                    let micros = moment.days.checked_mul(DAY_MICROS).and_then(|days| days.checked_add(moment.micros));
+                    return micros.ok_or_else(|| not_a(value, "in the range of timestamps"));
+                }
+                None => parse(text).map(|time| time.and_utc().timestamp_micros()),
+            },
         },
         _ => None,
     };

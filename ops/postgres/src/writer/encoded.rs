@@ -1,11 +1,10 @@
 //! Encodes records as rows for PostgreSQL.
 
 use anabranch_record::Record;
-use anabranch_record::value::Object;
 
 use crate::batch::EncodedRow;
-use crate::row::parts;
-use crate::table::{EncodeError, RowAction, Table};
+use crate::row::{RowAction, row_of};
+use crate::table::{EncodeError, Table};
 
 /// The encoded rows of one call.
 #[derive(Default)]
@@ -46,30 +45,32 @@ impl EncodedBatch {
         if !self.tables.contains(&table) {
             self.tables.push(table);
         }
-        let (action, key, payload) = parts(record).map_err(|fault| EncodeError::Final(fault.into()))?;
+        let mut row = row_of(record).map_err(|fault| EncodeError::Final(fault.into()))?;
         let found = &mut tables[table];
-        let shape = found.shape_of(*last_shape, action, &key, payload)?;
-        *last_shape = shape;
         let start = self.bytes.len();
-        let nothing = Object::new();
-        let payload = if action == RowAction::Delete { &nothing } else { payload };
-        match found.encode(shape, &key, payload, &mut self.bytes) {
-            Ok(key_end) => {
-                let exact = found.shape(shape).is_exact(&found.layout.columns, &self.bytes[start..key_end]);
-                self.rows.push(EncodedRow {
-                    record: index,
-                    table,
-                    shape,
-                    values: start..self.bytes.len(),
-                    key_end,
-                    exact,
-                });
-                Ok(())
-            }
-            Err(fault) => {
+        loop {
+            let shape = found.shape_of(*last_shape, &row)?;
+            *last_shape = shape;
+            let encoded = found.encode(shape, &row, &mut self.bytes);
+            let (key_end, old_key) = match encoded {
+                Ok(ends) => ends,
+                Err(fault) => {
+                    self.bytes.truncate(start);
+                    return Err(EncodeError::Final(fault));
+                }
+            };
+            let (key, old) = (&self.bytes[start..key_end], &self.bytes[old_key..]);
+            if row.action == RowAction::Move && key == old {
+                // Two forms of one value.
+                row = row.in_place();
                 self.bytes.truncate(start);
-                Err(EncodeError::Final(fault))
+                continue;
             }
+            let is_exact = |key: &[u8]| found.shape(shape).is_exact(&found.layout.columns, key);
+            let exact = is_exact(key) && (old.is_empty() || is_exact(old));
+            let values = start..self.bytes.len();
+            self.rows.push(EncodedRow { record: index, table, shape, values, key_end, old_key, exact });
+            return Ok(());
         }
     }
 }

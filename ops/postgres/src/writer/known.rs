@@ -1,6 +1,6 @@
 //! Cache of the tables that a writer uses.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
@@ -21,6 +21,10 @@ pub(super) struct KnownTables {
     pub(super) by_name: HashMap<Str, usize>,
     /// A table that is read again gets a new index, because rows of this call may refer to the old one.
     pub(super) tables: Vec<Table>,
+    /// Schemas of records that the tables are known to fit: index of the table, subject and version.
+    schemas: HashSet<(usize, Str, Str)>,
+    /// The last of them.
+    last_schema: Option<(usize, Str, Str)>,
 }
 
 impl KnownTables {
@@ -30,6 +34,28 @@ impl KnownTables {
             *self = KnownTables::default();
         }
         self.tables.iter_mut().for_each(Table::tidy);
+    }
+
+    /// Returns `true` if a table fits a schema of records.
+    pub(super) fn has_schema(&mut self, table: usize, subject: &Str, version: &Str) -> bool {
+        let is_last = |(of, last, number): &(usize, Str, Str)| (*of, last, number) == (table, subject, version);
+        if self.last_schema.as_ref().is_some_and(is_last) {
+            return true;
+        }
+        let schema = (table, subject.clone(), version.clone());
+        let is_known = self.schemas.contains(&schema);
+        if is_known {
+            self.last_schema = Some(schema);
+        }
+        is_known
+    }
+
+    /// Records that a table fits a schema of records.
+    pub(super) fn note_schema(&mut self, table: usize, subject: &Str, version: &Str) {
+        if self.schemas.len() > MOST_TABLES {
+            self.schemas.clear();
+        }
+        self.schemas.insert((table, subject.clone(), version.clone()));
     }
 
     /// Reads the layout of a table. The inner error is the record's fault.

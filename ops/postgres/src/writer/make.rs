@@ -7,9 +7,10 @@ use anabranch_record::text::Str;
 use super::TableWriter;
 use crate::codes;
 use crate::create::NewColumns;
+use crate::declared::DeclaredTypes;
 use crate::fault::Failure;
 use crate::name::TableName;
-use crate::row::parts;
+use crate::row::{Row, row_of};
 use crate::session::Session;
 use crate::table::{MissingPart, RowFault, Table};
 
@@ -24,7 +25,7 @@ impl TableWriter {
     ) -> Result<Result<usize, RowFault>, Failure> {
         // A record that cannot become a row does not define its table.
         if self.settings.create_tables
-            && let Some(Err(fault)) = records.first().map(parts)
+            && let Some(Err(fault)) = records.first().map(row_of)
         {
             return Ok(Err(fault.into()));
         }
@@ -80,18 +81,19 @@ impl TableWriter {
         sql: impl Fn(&NewColumns) -> Result<Option<String>, Fault>,
     ) -> Result<Result<(), Fault>, Failure> {
         let mut most = if self.narrow.contains(name) { 1 } else { records.len() };
+        let declared = match records.first() {
+            Some(record) => self.declared(session, record).await?,
+            None => DeclaredTypes::default(),
+        };
         loop {
             let fields = self.fields_of(name, table, &records[..most]);
-            let sql = match fields.and_then(|fields| sql(&fields)) {
+            let sql = match fields.and_then(|fields| sql(&fields.declare(&declared))) {
                 Ok(Some(sql)) => sql,
                 Ok(None) => return Ok(Ok(())),
                 Err(fault) => return Ok(Err(fault)),
             };
-            let fault = match session.execute(&sql).await {
-                Ok(()) => {
-                    tracing::info!(pipeline = %self.host.pipeline, connector = %self.host.node, table = %name, "{sql}");
-                    return Ok(Ok(()));
-                }
+            let fault = match self.alter(session, name, &sql).await {
+                Ok(()) => return Ok(Ok(())),
                 Err(Failure::Row(fault) | Failure::Stale(fault)) => fault,
                 Err(other) => return Err(other),
             };
@@ -112,7 +114,7 @@ impl TableWriter {
         let mut rendered = String::new();
         for (at, record) in records.iter().enumerate() {
             if self.settings.table.of(record, &mut rendered).is_ok_and(|of| of == name.as_str())
-                && let Ok((_, key, payload)) = parts(record)
+                && let Ok(Row { key, payload, .. }) = row_of(record)
             {
                 match NewColumns::check(&key, payload, table) {
                     Ok(()) => fields.add(&key, payload),

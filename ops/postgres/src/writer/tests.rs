@@ -1,3 +1,5 @@
+mod changes;
+mod drift;
 mod exactly_once;
 mod faults;
 mod forms;
@@ -5,6 +7,7 @@ mod layout;
 mod oracle;
 mod order;
 mod rights;
+mod round_trip;
 mod types;
 
 use std::sync::Arc;

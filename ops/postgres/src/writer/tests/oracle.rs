@@ -98,6 +98,7 @@ async fn batches_are_as_good_as_single_statements() {
         marks_schema: None,
         create_tables: false,
         add_columns: false,
+        evolves: false,
         history: Default::default(),
     };
     let writer = TableWriter::open(Arc::new(settings), &host()).await.unwrap();

@@ -17,6 +17,7 @@ async fn stored(db: &Database, sql_type: &str, values: &[Value]) -> Vec<String> 
             marks_schema: None,
             create_tables: false,
             add_columns: false,
+            evolves: false,
             history: Default::default(),
         };
         let mut writer = TableWriter::open(Arc::new(settings), &host()).await.unwrap();
@@ -269,6 +270,9 @@ async fn dates_and_times() {
         text("2006-01-31"),
         text("infinity"),
         text("9999-12-31"),
+        text("0044-03-15 BC"),
+        text("12026-01-02"),
+        text("9999999-01-01"),
         time("1999-12-31T00:00:01Z"),
         text("2006-02-30"),
         Value::Int(3),
@@ -281,6 +285,9 @@ async fn dates_and_times() {
             "2006-01-31",
             "infinity",
             "9999-12-31",
+            "0044-03-15 BC",
+            "12026-01-02",
+            "value_mismatch: the text \"9999999-01-01\" is not in the range of dates",
             "value_mismatch: the time 1999-12-31T00:00:01Z is not a date: it has a time of day",
             "value_mismatch: the text \"2006-02-30\" is not a date, for example 2006-01-31",
             "value_mismatch: the integer 3 is not a date, for example 2006-01-31",
@@ -294,6 +301,9 @@ async fn dates_and_times() {
         text("2006-01-31 15:04:05-07"),
         text("2006-01-31"),
         text("-infinity"),
+        text("0044-03-15 12:00:00.25 BC"),
+        text("12026-01-02 03:04:05+02"),
+        text("999999-01-01"),
         text("soon"),
     ];
     let expected = |zone: &str| {
@@ -305,6 +315,9 @@ async fn dates_and_times() {
             format!("2006-01-31 22:04:05{zone}"),
             format!("2006-01-31 00:00:00{zone}"),
             "-infinity".to_owned(),
+            format!("0044-03-15 12:00:00.25{zone} BC"),
+            format!("12026-01-02 01:04:05{zone}"),
+            "value_mismatch: the text \"999999-01-01\" is not in the range of timestamps".to_owned(),
             "value_mismatch: the text \"soon\" is not a time, for example 2006-01-31T15:04:05Z".to_owned(),
         ]
     };
@@ -370,7 +383,11 @@ async fn arrays_enums_domains_and_the_rest() {
         text("[5, 6]"),
         list([list([Value::Int(1)]), list([])]),
         list([Value::Int(1), text("x")]),
-        text("{1,2}"),
+        text("{1,NULL,\"2\"}"),
+        text("[0:1][2:2]={{7},{8}}"),
+        text("[0:1]={7,8,9}"),
+        text("{1,2"),
+        text("{1,x}"),
         Value::Int(1),
     ];
     assert_eq!(
@@ -383,8 +400,13 @@ async fn arrays_enums_domains_and_the_rest() {
             "{5,6}",
             "value_mismatch: inner lists differ in length: in an array, all inner lists have the same length",
             "value_mismatch: element 1 of the list: the text \"x\" is not an integer",
-            "value_mismatch: the text \"{1,2}\" is not a list (text must be the JSON of a list)",
-            "value_mismatch: the integer 1 is not a list (text must be the JSON of a list)",
+            "{1,NULL,2}",
+            "[0:1][2:2]={{7},{8}}",
+            "value_mismatch: the bounds of the array literal do not match its elements",
+            "value_mismatch: the text \"{1,2\" is not a list: text must be a JSON list or an array literal, for example \
+             {1,2}",
+            "value_mismatch: element 1 of the list: the text \"x\" is not an integer",
+            "value_mismatch: the integer 1 is not a list",
         ]
     );
     let words = [text("a b"), text("\"q\\"), Value::Null];

@@ -1,0 +1,289 @@
+//! The changes of transactions as records.
+//!
+//! The server sends each transaction after its commit, in the order of the commits. The last record of a transaction waits
+//! for its commit, so that its position says that the transaction is complete.
+
+use std::collections::HashMap;
+
+use anabranch_plugin::parameters::Choice;
+use anabranch_record::fault::Fault;
+use anabranch_record::{Position, Record};
+
+use super::lsn::Lsn;
+use super::pgoutput::{Begin, Change, Commit, Relation};
+use super::position::{ChangePosition, PositionEncoder};
+use super::record::{Layout, Origin};
+use crate::codes;
+
+/// What happens if all rows of a table are removed at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnTruncate {
+    /// The pipeline stops.
+    Fail,
+    /// Nothing.
+    Ignore,
+    /// A record says so.
+    Record,
+}
+
+impl Choice for OnTruncate {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("fail", OnTruncate::Fail), ("ignore", OnTruncate::Ignore), ("record", OnTruncate::Record)];
+}
+
+/// A table in the stream.
+#[derive(Debug)]
+pub(super) enum Seen {
+    /// Its changes are read.
+    Read(Box<Layout>),
+    /// Its changes are not read.
+    Ignored,
+}
+
+/// What the driver does after a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// It takes the next one.
+    More,
+    /// It looks up a table, and calls [`Changes::install`].
+    Relation(Relation),
+    /// It stops: all transactions before the limit are read.
+    Reached,
+}
+
+/// The transaction that is being read.
+struct Transaction {
+    begin: Begin,
+    /// Number of changes so far.
+    ordinal: u64,
+    /// Number of changes that were read before.
+    skip: u64,
+    /// True if the encoder has the place of the transaction.
+    is_encoded: bool,
+}
+
+impl Transaction {
+    fn origin(&self) -> Origin {
+        Origin::Transaction { commit: self.begin.commit, time: self.begin.time, xid: self.begin.xid }
+    }
+
+    /// Counts a change. Returns `true` if it was not read before.
+    fn count(&mut self) -> bool {
+        self.ordinal += 1;
+        self.ordinal > self.skip
+    }
+}
+
+/// Makes records of the messages of a stream.
+pub(super) struct Changes {
+    tables: HashMap<u32, (Relation, Seen)>,
+    on_truncate: OnTruncate,
+    encoder: PositionEncoder,
+    transaction: Option<Transaction>,
+    /// The last record of the transaction, with its ordinal.
+    pending: Option<(u64, Record)>,
+    /// The changes of all transactions that were committed before this place are read.
+    end: Lsn,
+    /// The place that the last position has.
+    said: Lsn,
+    /// A transaction of which a part was read before, and the number of changes.
+    partial: Option<(Lsn, u64)>,
+    /// Transactions that were committed here or later are not read.
+    limit: Option<Lsn>,
+}
+
+impl Changes {
+    /// Creates it for a stream that starts at `from`.
+    pub(super) fn new(from: &ChangePosition, limit: Option<Lsn>, on_truncate: OnTruncate) -> Changes {
+        Changes {
+            tables: HashMap::new(),
+            on_truncate,
+            encoder: PositionEncoder::new(from),
+            transaction: None,
+            pending: None,
+            end: from.end,
+            said: from.end,
+            partial: Some((from.commit, from.ordinal)).filter(|(commit, _)| *commit != Lsn::ZERO),
+            limit,
+        }
+    }
+
+    /// Returns the place up to which all transactions are read.
+    pub(super) fn end(&self) -> Lsn {
+        self.end
+    }
+
+    /// Returns `true` if no transaction is being read.
+    pub(super) fn is_between(&self) -> bool {
+        self.transaction.is_none()
+    }
+
+    /// Returns the layout of a table that was sent before, if it is the same.
+    pub(super) fn knows(&self, relation: &Relation) -> bool {
+        self.tables.get(&relation.id).is_some_and(|(known, _)| known == relation)
+    }
+
+    /// Returns the layout with which a table was read before.
+    pub(super) fn layout(&self, id: u32) -> Option<&Layout> {
+        match &self.tables.get(&id)?.1 {
+            Seen::Read(layout) => Some(layout),
+            Seen::Ignored => None,
+        }
+    }
+
+    /// Sets the layout of a table for the rows that follow.
+    pub(super) fn install(&mut self, relation: Relation, seen: Seen) {
+        self.tables.insert(relation.id, (relation, seen));
+    }
+
+    /// Returns the position that moved without a record, if there is one. It is said once.
+    pub(super) fn progress(&mut self) -> Option<Position> {
+        // Until a transaction of which a part was read before has arrived, its position counts.
+        if self.transaction.is_some() || self.partial.is_some() || self.end <= self.said {
+            return None;
+        }
+        self.said = self.end;
+        Some(self.encoder.end(self.end))
+    }
+
+    /// Notes that the server has sent all transactions that were committed before `sent`.
+    pub(super) fn heard(&mut self, sent: Lsn) -> Taken {
+        if self.transaction.is_none() {
+            self.partial = self.partial.filter(|(commit, _)| *commit >= sent);
+            self.end = self.end.max(self.limit.map_or(sent, |limit| limit.min(sent)));
+        }
+        self.taken()
+    }
+
+    fn taken(&self) -> Taken {
+        match self.limit {
+            Some(limit) if self.transaction.is_none() && self.end >= limit => Taken::Reached,
+            _ => Taken::More,
+        }
+    }
+
+    /// Takes a message, and appends the records that are complete.
+    ///
+    /// # Errors
+    /// The messages contradict each other, or a table was truncated and the pipeline shall stop.
+    pub(super) fn take(&mut self, change: Change, records: &mut Vec<Record>) -> Result<Taken, Fault> {
+        match change {
+            Change::Begin(begin) => return self.begin(begin),
+            Change::Commit(commit) => return self.commit(commit, records),
+            Change::Relation(relation) => return Ok(Taken::Relation(relation)),
+            Change::Insert { relation, new } => {
+                self.row(relation, records, |layout, origin| layout.insert(origin, &new))?;
+            }
+            Change::Update { relation, old, new } => {
+                self.row(relation, records, |layout, origin| layout.update(origin, old.as_ref(), new))?;
+            }
+            Change::Delete { relation, old } => {
+                self.row(relation, records, |layout, origin| layout.delete(origin, &old))?;
+            }
+            Change::Truncate { relations } => {
+                for relation in relations {
+                    self.truncate(relation, records)?;
+                }
+            }
+            Change::Message | Change::Other => {}
+        }
+        Ok(Taken::More)
+    }
+
+    fn begin(&mut self, begin: Begin) -> Result<Taken, Fault> {
+        if self.transaction.is_some() {
+            return Err(contradiction("a transaction begins before the previous one has ended"));
+        }
+        if let Some(limit) = self.limit.filter(|limit| begin.commit >= *limit) {
+            self.end = self.end.max(limit);
+            return Ok(Taken::Reached);
+        }
+        let partial = self.partial.filter(|(commit, _)| *commit == begin.commit);
+        let skip = partial.map_or(0, |(_, read)| read);
+        // It does not arrive if none of its changes is published any more.
+        self.partial = self.partial.filter(|(commit, _)| *commit > begin.commit);
+        self.transaction = Some(Transaction { begin, ordinal: 0, skip, is_encoded: false });
+        Ok(Taken::More)
+    }
+
+    fn commit(&mut self, commit: Commit, records: &mut Vec<Record>) -> Result<Taken, Fault> {
+        match self.transaction.take() {
+            Some(transaction) if transaction.begin.commit == commit.commit => {}
+            _ => return Err(contradiction("a transaction ends that has not begun")),
+        }
+        self.end = self.end.max(commit.end);
+        if let Some((_, record)) = self.pending.take() {
+            self.said = self.end;
+            records.push(record.with_position(self.encoder.end(self.end)));
+        }
+        Ok(self.taken())
+    }
+
+    /// Takes a change of a row.
+    fn row(
+        &mut self,
+        relation: u32,
+        records: &mut Vec<Record>,
+        make: impl FnOnce(&mut Layout, Origin) -> Record,
+    ) -> Result<(), Fault> {
+        let Some(transaction) = &mut self.transaction else {
+            return Err(contradiction("a change is outside of a transaction"));
+        };
+        if !transaction.count() {
+            return Ok(());
+        }
+        let origin = transaction.origin();
+        let record = match self.tables.get_mut(&relation) {
+            Some((_, Seen::Read(layout))) => make(layout, origin),
+            Some((_, Seen::Ignored)) => return Ok(()),
+            None => return Err(contradiction("a change is in a table without a layout")),
+        };
+        self.deliver(record, records);
+        Ok(())
+    }
+
+    fn truncate(&mut self, relation: u32, records: &mut Vec<Record>) -> Result<(), Fault> {
+        let on_truncate = self.on_truncate;
+        let table = self.layout(relation).map(|layout| layout.table().clone());
+        let Some(transaction) = &mut self.transaction else {
+            return Err(contradiction("a change is outside of a transaction"));
+        };
+        let (Some(table), true) = (table, transaction.count()) else { return Ok(()) };
+        let origin = transaction.origin();
+        match (on_truncate, self.tables.get_mut(&relation)) {
+            (OnTruncate::Fail, _) => {
+                let text = format!(
+                    "all rows of the table {table} were removed with TRUNCATE, in the transaction that was committed at \
+                     {}; to go on, set truncate: ignore (the rows stay at the destination) or truncate: record",
+                    transaction.begin.commit
+                );
+                Err(Fault::fatal(codes::TRUNCATED, text))
+            }
+            (OnTruncate::Record, Some((_, Seen::Read(layout)))) => {
+                let record = layout.truncate(origin);
+                self.deliver(record, records);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps a record until the next one or the commit, and appends the previous one.
+    fn deliver(&mut self, record: Record, records: &mut Vec<Record>) {
+        let Some(transaction) = &mut self.transaction else { return };
+        let Some((ordinal, previous)) = self.pending.replace((transaction.ordinal, record)) else { return };
+        if !std::mem::replace(&mut transaction.is_encoded, true) {
+            // Not the end of the transaction before: the server moves that if it is quiet, and the position of a change is
+            // always the same. All transactions that were committed before this one are read.
+            self.encoder.begin(transaction.begin.commit, transaction.begin.commit);
+        }
+        records.push(previous.with_position(self.encoder.change(ordinal)));
+    }
+}
+
+fn contradiction(what: &str) -> Fault {
+    Fault::fatal(codes::STREAM_UNSUPPORTED, format!("the stream of changes cannot be read: {what}"))
+}
+
+#[cfg(test)]
+mod tests;

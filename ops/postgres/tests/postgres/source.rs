@@ -1,0 +1,8 @@
+//! The source: snapshot, changes, resuming, faults.
+
+mod changes;
+mod faults;
+mod gaps;
+mod load;
+mod login;
+mod snapshot;
