@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::bench::Bench;
 use crate::instructions;
 use crate::job::{Cost, Job, Line};
+use crate::kafka::Broker;
 use crate::plot;
 use crate::postgres::Server;
 use crate::samples::{Samples, difference, verdict};
@@ -35,8 +36,16 @@ struct Measured {
     instructions_per_record: Option<f64>,
     instructions_control: Option<f64>,
     instructions_against: Option<f64>,
-    /// CPU time of the database server per row, and its CPU time for plain upserts, in microseconds.
-    server: Option<[f64; 2]>,
+    server: Option<ServerCost>,
+}
+
+/// CPU time per record of the server that a workload uses, in microseconds.
+#[derive(Serialize)]
+struct ServerCost {
+    /// The best repetition.
+    micros: f64,
+    /// The same for plain upserts, if the server is a database.
+    plain_upserts: Option<f64>,
 }
 
 /// Servers for the workloads, started on demand.
@@ -44,6 +53,7 @@ struct Measured {
 struct Ends {
     http: Option<u16>,
     postgres: Option<Server>,
+    kafka: Option<Broker>,
 }
 
 /// Runs the workloads.
@@ -53,18 +63,25 @@ pub(crate) fn run(bench: &Bench, workloads: &[&Workload]) -> anyhow::Result<Comp
         ends.http = Some(webhook::serve()?);
     }
     let mut workloads = workloads.to_vec();
-    if workloads.iter().any(|w| w.destination == Destination::Table) {
+    if workloads.iter().any(|w| w.needs_postgres()) {
         ends.postgres = Server::start()?;
         if ends.postgres.is_none() {
-            eprintln!("PostgreSQL is not installed: what writes to it is left out");
-            workloads.retain(|w| w.destination != Destination::Table);
+            eprintln!("PostgreSQL is not installed: what uses it is left out");
+            workloads.retain(|w| !w.needs_postgres());
+        }
+    }
+    if workloads.iter().any(|w| w.needs_kafka()) {
+        ends.kafka = Broker::start()?;
+        if ends.kafka.is_none() {
+            eprintln!("Java or the classes of Kafka are missing (.ci/setup): what uses Kafka is left out");
+            workloads.retain(|w| !w.needs_kafka());
         }
     }
     let mut measured: Vec<Measured> = workloads.iter().map(|w| Measured::new(w)).collect();
     for turn in 0..bench.repeat {
         for (workload, result) in workloads.iter().zip(&mut measured) {
             let records = bench.records / workload.fewer / workload.copies * workload.copies;
-            let once = |binary: &Path, samples: &mut Samples, server: &mut Option<[f64; 2]>| {
+            let once = |binary: &Path, samples: &mut Samples, server: &mut Option<ServerCost>| {
                 samples.records = records;
                 samples.runs.push(run_once(workload, binary, records, &ends, server)?);
                 anyhow::Ok(())
@@ -84,13 +101,19 @@ pub(crate) fn run(bench: &Bench, workloads: &[&Workload]) -> anyhow::Result<Comp
         }
     }
     for (workload, result) in workloads.iter().zip(&mut measured) {
-        if let (Some(postgres), Some(server)) = (&ends.postgres, &mut result.server) {
-            server[1] = postgres.plain_upserts(result.measured.records)? * 1e6 / result.measured.records as f64;
+        if let (Some(postgres), Some(server)) = (&ends.postgres, &mut result.server)
+            && workload.destination == Destination::Table("bench")
+        {
+            let seconds = postgres.plain_upserts(result.measured.records)?;
+            server.plain_upserts = Some(seconds * 1e6 / result.measured.records as f64);
         }
         // If the process waits for another one, the count is not stable, and the table would have to be cleared in
         // between. The processes of scripts end without a count.
-        let is_alone = !workload.needs_http() && workload.needs != Some("custom.javascript");
-        if bench.counting && workload.destination != Destination::Table && is_alone {
+        let is_alone = !workload.needs_http()
+            && !workload.needs_kafka()
+            && !workload.needs_postgres()
+            && workload.needs != Some("custom.javascript");
+        if bench.counting && is_alone {
             let count = |binary: &Path| {
                 let lengths = [2000, 12_000].map(|n| n / workload.copies * workload.copies);
                 instructions::per_record(binary, lengths, |records| job(workload, records, &ends))
@@ -111,18 +134,22 @@ fn job(workload: &Workload, records: u64, ends: &Ends) -> Job {
     let outputs = match workload.destination {
         Destination::File => vec![("out.ndjson".to_owned(), records)],
         Destination::Log => vec![("log.txt".to_owned(), records)],
-        Destination::Table => Vec::new(),
+        Destination::Table(_) | Destination::Topic => Vec::new(),
+        Destination::Nowhere => vec![("summary.txt".to_owned(), 1)],
     };
     let mut variables = Vec::new();
     variables.extend(ends.http.map(|port| ("STUB_PORT", port.to_string())));
-    variables.extend(ends.postgres.as_ref().map(|server| ("PG_URL", server.url())));
+    for name in ["PG_URL", "PG_SOURCE"] {
+        variables.extend(ends.postgres.as_ref().map(|server| (name, server.url())));
+    }
     Job {
         name: workload.name.to_owned(),
         pipelines: vec![workload.pipeline.to_owned()],
         input: workload.input.map(|line| (Box::new(line) as Line, read)),
         records: read,
         outputs,
-        to_log: workload.destination == Destination::Log,
+        to_log: matches!(workload.destination, Destination::Log | Destination::Nowhere),
+        delivered: (workload.destination == Destination::Nowhere).then_some(records),
         variables,
     }
 }
@@ -132,21 +159,36 @@ fn run_once(
     binary: &Path,
     records: u64,
     ends: &Ends,
-    spent: &mut Option<[f64; 2]>,
+    spent: &mut Option<ServerCost>,
 ) -> anyhow::Result<Cost> {
     let job = job(workload, records, ends);
-    if workload.destination != Destination::Table {
+    if workload.needs_kafka() {
+        let (cost, seconds) = ends.kafka.as_ref().context("no broker")?.run(workload, binary, job)?;
+        note(spent, seconds * 1e6 / records as f64);
+        return Ok(cost);
+    }
+    if !workload.needs_postgres() {
         return job.run(binary);
     }
     let server = ends.postgres.as_ref().context("no PostgreSQL server")?;
-    server.clear()?;
+    match workload.reads_table() {
+        Some(how) => server.fill(records, how)?,
+        None => server.clear()?,
+    }
     let before = server.cpu_seconds()?;
     let cost = job.run(binary)?;
-    let micros = (server.cpu_seconds()? - before) * 1e6 / records as f64;
-    ensure!(server.rows()? == records, "{}: {} of {records} rows arrived", workload.name, server.rows()?);
-    let least = spent.map_or(micros, |[least, _]| least.min(micros));
-    *spent = Some([least, f64::NAN]);
+    note(spent, (server.cpu_seconds()? - before) * 1e6 / records as f64);
+    if let Destination::Table(table) = workload.destination {
+        let arrived = server.rows(table)?;
+        ensure!(arrived == records, "{}: {arrived} of {records} rows arrived", workload.name);
+    }
     Ok(cost)
+}
+
+/// Notes the CPU time of a server in one repetition.
+fn note(spent: &mut Option<ServerCost>, micros: f64) {
+    let least = spent.as_ref().map_or(micros, |best| best.micros.min(micros));
+    *spent = Some(ServerCost { micros: least, plain_upserts: None });
 }
 
 impl Measured {
@@ -189,11 +231,15 @@ impl Comparison {
                 m.measured.peak(),
                 some(m.measured.first_record(), 1),
             );
-            if let Some([server, plain]) = m.server {
-                println!(
-                    "{:7} PostgreSQL itself {server:.2} µs CPU per row, of plain multi-row upserts {plain:.2}",
+            match &m.server {
+                Some(ServerCost { micros, plain_upserts: Some(plain) }) => println!(
+                    "{:7} PostgreSQL itself {micros:.2} µs CPU per row, of plain multi-row upserts {plain:.2}",
                     ""
-                );
+                ),
+                Some(ServerCost { micros, plain_upserts: None }) => {
+                    println!("{:7} the server itself {micros:.2} µs CPU per record", "");
+                }
+                None => {}
             }
         }
         print!("\nNoise floor (the same binary measured as two): {:.1} % of CPU time", self.noise_floor * 100.0);

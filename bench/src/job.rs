@@ -31,6 +31,8 @@ pub(crate) struct Job {
     pub(crate) outputs: Vec<(String, u64)>,
     /// True if standard output is redirected to the first of these files.
     pub(crate) to_log: bool,
+    /// Records that the last line of standard output says were delivered, if that is checked.
+    pub(crate) delivered: Option<u64>,
     pub(crate) variables: Vec<(&'static str, String)>,
 }
 
@@ -119,6 +121,11 @@ impl Prepared<'_> {
         for (name, expected) in &self.job.outputs {
             let arrived = lines(&self.path(name)).with_context(|| format!("{}: {name}", self.job.name))?;
             ensure!(arrived == *expected, "{}: {arrived} of {expected} records arrived", self.job.name);
+        }
+        if let (Some(delivered), Some((name, _))) = (self.job.delivered, self.job.outputs.first()) {
+            let said = fs::read_to_string(self.path(name))?;
+            let is_said = said.contains(&format!(", {delivered} delivered,"));
+            ensure!(is_said, "{}: not {delivered} delivered: {said}", self.job.name);
         }
         Ok(())
     }

@@ -11,10 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
+
+use crate::process::ticks_of;
+use crate::workload::Rows;
 
 /// A server, which is stopped when it is dropped.
 pub(crate) struct Server {
@@ -43,7 +46,8 @@ impl Server {
         let process = as_user(programs.join("postgres"), user, directory.path())
             .arg("-D")
             .arg(&data)
-            .args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c", "autovacuum=off", "-k"])
+            .args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1", "-c", "autovacuum=off"])
+            .args(["-c", "wal_level=logical", "-c", "max_wal_size=4GB", "-k"])
             .arg(directory.path())
             .stderr(fs::File::create(directory.path().join("log"))?)
             .spawn()?;
@@ -60,6 +64,35 @@ impl Server {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
+    /// Prepares the table `bench_source`, of rows of about 200 bytes in six columns, and the empty table `bench_copy`. With
+    /// [`Rows::Changed`], the rows are inserted after a slot was created, in transactions of a hundred.
+    pub(crate) fn fill(&self, rows: u64, how: Rows) -> anyhow::Result<()> {
+        self.query(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots; \
+             DROP PUBLICATION IF EXISTS conduitpub; DROP TABLE IF EXISTS bench_source, bench_copy; CREATE TABLE bench_source \
+             (id bigint PRIMARY KEY, n int, name text, at timestamptz, amount numeric, document jsonb); \
+             CREATE TABLE bench_copy (LIKE bench_source INCLUDING ALL)",
+        )?;
+        // The values of a row are the same in each run.
+        let insert = "INSERT INTO bench_source SELECT i, (i * 7919) % 1000000, md5(i::text) || md5((-i)::text), \
+             timestamptz '2026-01-01' + i * interval '1 second', (i % 100000) + 0.25, \
+             jsonb_build_object('customer', md5((i * 3)::text), 'country', 'DE', 'state', 'confirmed') FROM generate_series";
+        match how {
+            Rows::Present => self.query(&format!("{insert}(1, {rows}::bigint) i"))?,
+            Rows::Changed => {
+                self.query("CREATE PUBLICATION conduitpub FOR TABLE bench_source")?;
+                self.query("SELECT pg_create_logical_replication_slot('conduitslot', 'pgoutput')")?;
+                self.query(&format!(
+                    "DO $$ BEGIN FOR base IN 1..{rows} BY 100 LOOP \
+                     {insert}(base::bigint, least(base + 99, {rows})) i; COMMIT; END LOOP; END $$"
+                ))?
+            }
+        };
+        self.query("VACUUM (ANALYZE) bench_source")?;
+        self.query("CHECKPOINT")?;
+        Ok(())
+    }
+
     /// Creates an empty table for the workload.
     pub(crate) fn clear(&self) -> anyhow::Result<()> {
         self.query(
@@ -69,9 +102,9 @@ impl Server {
         Ok(())
     }
 
-    /// Returns the number of rows of that table.
-    pub(crate) fn rows(&self) -> anyhow::Result<u64> {
-        Ok(self.query("SELECT count(*) FROM bench")?.trim().parse()?)
+    /// Returns the number of rows of a table.
+    pub(crate) fn rows(&self, table: &str) -> anyhow::Result<u64> {
+        Ok(self.query(&format!("SELECT count(*) FROM {table}"))?.trim().parse()?)
     }
 
     /// Returns the CPU seconds of the server for this many rows as plain upserts, a thousand per statement.
@@ -96,7 +129,7 @@ impl Server {
         let output = self.psql().arg("-f").arg(&file).output()?;
         ensure!(output.status.success(), "psql: {}", String::from_utf8_lossy(&output.stderr));
         let spent = self.cpu_seconds()? - before;
-        ensure!(self.rows()? == rows, "not every row was written");
+        ensure!(self.rows("bench")? == rows, "not every row was written");
         Ok(spent)
     }
 
@@ -144,15 +177,6 @@ fn as_user(program: PathBuf, user: Option<(u32, u32)>, directory: &Path) -> Comm
     command
 }
 
-/// Returns the user and system time of a process, in hundredths of a second. With 4 `fields`, it includes reaped
-/// children.
-fn ticks_of(process: u32, fields: usize) -> anyhow::Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    let after_name = stat.rsplit_once(')').context("no process name")?.1;
-    let times = after_name.split_whitespace().skip(11).take(fields);
-    Ok(times.map(str::parse::<u64>).sum::<Result<_, _>>()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,9 +191,16 @@ mod tests {
         let process = server.process.id();
         let spent = server.plain_upserts(20_500).unwrap();
         assert!(spent > 0.0);
-        assert_eq!(server.rows().unwrap(), 20_500);
+        assert_eq!(server.rows("bench").unwrap(), 20_500);
         server.clear().unwrap();
-        assert_eq!(server.rows().unwrap(), 0);
+        assert_eq!(server.rows("bench").unwrap(), 0);
+        for how in [Rows::Present, Rows::Changed] {
+            server.fill(250, how).unwrap();
+            assert_eq!(server.rows("bench_source").unwrap(), 250);
+        }
+        let bytes: u64 =
+            server.query("SELECT max(length(b::text)) FROM bench_source b").unwrap().trim().parse().unwrap();
+        assert!((190..260).contains(&bytes), "a row has {bytes} bytes");
         drop(server);
         assert!(ticks_of(process, 2).is_err(), "the server has ended");
     }

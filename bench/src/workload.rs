@@ -29,8 +29,21 @@ pub(crate) enum Destination {
     File,
     /// The log of the service.
     Log,
-    /// The table `bench` of the benchmark's own PostgreSQL server.
-    Table,
+    /// The table of this name of the benchmark's own PostgreSQL server.
+    Table(&'static str),
+    /// A topic of the benchmark's own Kafka broker.
+    Topic,
+    /// None; the service counts what it discards.
+    Nowhere,
+}
+
+/// The part of a table that a source reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// The rows that are in it.
+    Present,
+    /// The changes since the slot was created.
+    Changed,
 }
 
 impl Workload {
@@ -41,6 +54,27 @@ impl Workload {
     /// Returns `true` if the workload sends requests to the benchmark's own HTTP server.
     pub(crate) fn needs_http(&self) -> bool {
         self.pipeline.contains("${STUB_PORT}")
+    }
+
+    /// Returns `true` if the workload uses the benchmark's own Kafka broker.
+    pub(crate) fn needs_kafka(&self) -> bool {
+        self.pipeline.contains("${KAFKA}")
+    }
+
+    /// Returns `true` if the workload uses the benchmark's own PostgreSQL server.
+    pub(crate) fn needs_postgres(&self) -> bool {
+        matches!(self.destination, Destination::Table(_)) || self.reads_table().is_some()
+    }
+
+    /// Returns the part of a table that the source reads; `None` if it reads none.
+    pub(crate) fn reads_table(&self) -> Option<Rows> {
+        let reads = self.pipeline.contains("${PG_SOURCE}");
+        reads.then_some(if self.pipeline.contains("snapshotMode: never") { Rows::Changed } else { Rows::Present })
+    }
+
+    /// Returns `true` if the source is a topic.
+    pub(crate) fn reads_topic(&self) -> bool {
+        self.pipeline.contains("${IN_TOPIC}")
     }
 }
 
@@ -77,7 +111,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         ..Workload::new("w7", "a webhook per record", include_str!("../workloads/w7.yaml"))
     },
     Workload {
-        destination: Destination::Table,
+        destination: Destination::Table("bench"),
         needs: Some("postgres"),
         fewer: 4,
         ..Workload::new("w8", "generator to PostgreSQL upserts", include_str!("../workloads/w8.yaml"))
@@ -94,7 +128,50 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         fewer: 2,
         ..Workload::new("w10rust", "a WebAssembly guest in Rust", include_str!("../workloads/w10rust.yaml"))
     },
+    Workload {
+        destination: Destination::Topic,
+        needs: Some("kafka"),
+        ..Workload::new("w11", "kafka to kafka, values unchanged", include_str!("../workloads/w11.yaml"))
+    },
+    Workload {
+        destination: Destination::Nowhere,
+        needs: Some("kafka"),
+        ..Workload::new("w11read", "kafka to drop", include_str!("../workloads/w11read.yaml"))
+    },
+    Workload {
+        destination: Destination::Topic,
+        needs: Some("kafka"),
+        ..Workload::new("w11json", "kafka to kafka, default format", include_str!("../workloads/w11json.yaml"))
+    },
+    Workload { needs: Some("kafka"), ..Workload::new("w12", "kafka to file", include_str!("../workloads/w12.yaml")) },
+    Workload {
+        input: Some(event_line),
+        destination: Destination::Topic,
+        needs: Some("kafka"),
+        ..Workload::new("w13", "file to kafka, lines unchanged", LINES_TO_TOPIC)
+    },
+    Workload {
+        destination: Destination::Topic,
+        needs: Some("kafka"),
+        ..Workload::new("w14", "w11 with exactlyOnce", include_str!("../workloads/w14.yaml"))
+    },
+    Workload {
+        needs: Some("postgres"),
+        ..Workload::new("w15", "rows of PostgreSQL to file", include_str!("../workloads/w15.yaml"))
+    },
+    Workload {
+        needs: Some("postgres"),
+        ..Workload::new("w16", "changes of PostgreSQL to file", include_str!("../workloads/w16.yaml"))
+    },
+    Workload {
+        destination: Destination::Table("bench_copy"),
+        needs: Some("postgres"),
+        ..Workload::new("w17", "changes of PostgreSQL to PostgreSQL", include_str!("../workloads/w17.yaml"))
+    },
 ];
+
+/// The pipeline that writes the lines of a file to a topic. It also fills the topics that workloads read.
+pub(crate) const LINES_TO_TOPIC: &str = include_str!("../workloads/w13.yaml");
 
 /// Returns the module of the processor `test.gst` of w10, which returns each record unchanged.
 fn copying_guest() -> anyhow::Result<Vec<u8>> {
@@ -141,6 +218,27 @@ fn plain_line(i: u64) -> String {
     format!("line {i:012} of a file whose lines are about eighty-five bytes long, as logs often are")
 }
 
+/// Returns a line of 200 bytes that compresses to about half, as events do.
+pub(crate) fn event_line(i: u64) -> String {
+    // A step of splitmix64, so that the numbers are the same in each run.
+    let mixed = |n: u64| {
+        let n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        n ^ (n >> 27)
+    };
+    let (a, b, c) = (mixed(i), mixed(i ^ 0x5555), mixed(i ^ 0xaaaa));
+    let line = format!(
+        "{{\"id\":\"{i:012}\",\"customer\":\"{a:016x}\",\"session\":\"{b:016x}{c:016x}\",\"amount\":{}.{:02},\
+         \"currency\":\"EUR\",\"country\":\"{}\",\"state\":\"confirmed\",\"text\":\"",
+        1_000_000 + a % 9_000_000,
+        b % 100,
+        ["DE", "FR", "IT", "ES"][(c % 4) as usize],
+    );
+    let filler = "delivered to the door of the customer";
+    let room = 200 - line.len() - 2;
+    line + &filler[..room] + "\"}"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,10 +249,21 @@ mod tests {
             let variable = match workload.destination {
                 Destination::File => "${OUT}",
                 Destination::Log => "plugin: log",
-                Destination::Table => "${PG_URL}",
+                Destination::Table(_) => "${PG_URL}",
+                Destination::Topic => "${OUT_TOPIC}",
+                Destination::Nowhere => "plugin: drop",
             };
             assert!(workload.pipeline.contains(variable), "{}", workload.name);
             assert_eq!(workload.input.is_some(), workload.pipeline.contains("${IN}"), "{}", workload.name);
+        }
+    }
+
+    #[test]
+    fn an_event_has_200_bytes() {
+        for i in [0, 1, 2, 3, 999_999, 12_345_678] {
+            let line = event_line(i);
+            assert_eq!(line.len(), 200, "{line}");
+            assert!(serde_json::from_str::<serde_json::Value>(&line).is_ok(), "{line}");
         }
     }
 }
