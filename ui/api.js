@@ -7,6 +7,7 @@
  *   failed: number, deadLettered: number, inFlight: number, unacknowledged?: number, oldestUnacknowledgedSeconds?: number,
  *   backlog?: Backlog }} LivePipeline
  * @typedef {{ records?: number, bytes?: number, objects?: number, ageSeconds?: number }} Backlog
+ * @typedef {{ bytes?: number, spareBytes?: number, status?: string, atRisk: boolean, transactions?: number }} Retention
  * @typedef {{ at: string, version: string, uptimeSeconds: number, pipelines: LivePipeline[] }} Live
  * @typedef {{ connector: string, partition: string, read: number, settled: number, stored: number,
  *   unacknowledged?: number, oldestUnacknowledgedSeconds?: number, backlogRecords?: number }} Lane
@@ -16,7 +17,7 @@
  *   boundBytes?: number, full?: boolean }} LiveEdge
  * @typedef {{ read: number, settled: number, born: number, delivered: number, filtered: number, failed: number,
  *   deadLettered: number, inFlight: number }} Totals
- * @typedef {{ id: string, at: string, status: Status, totals?: Totals, lanes: Lane[], backlogs?: (Backlog & { connector: string, missed?: number })[], nodes: LiveNode[],
+ * @typedef {{ id: string, at: string, status: Status, totals?: Totals, lanes: Lane[], backlogs?: (Backlog & { connector: string, missed?: number, retention?: Retention })[], nodes: LiveNode[],
  *   edges: LiveEdge[] }} LiveOne
  * @typedef {{ index: number, id: string, kind: string, address?: string, plugin?: string, workers?: number, notes?: string[],
  *   condition?: { text: string, native: boolean, as_before: boolean }, settings?: Record<string, string> }} PlanNode

@@ -5,7 +5,7 @@ import { Canvas } from "./canvas.js";
 import { question, tell } from "./dialog.js";
 import { flag, h, mark, say, uniqueId } from "./dom.js";
 import { Drawing } from "./drawing.js";
-import { about, amount, count, duration, plural, rate } from "./format.js";
+import { about, amount, bytes, count, duration, plural, rate } from "./format.js";
 import { Letters } from "./letters.js";
 import { NodePanel } from "./node.js";
 import { PlanText } from "./plan.js";
@@ -23,7 +23,7 @@ const TABS = [
   { name: "plan", title: "Plan" },
 ];
 
-/** @type {{ title: string, value: (live: LiveOne, rates: Rates) => string, more?: (live: LiveOne) => string, bad?: (live: LiveOne) => boolean }[]} */
+/** @type {{ title: string, value: (live: LiveOne, rates: Rates) => string, more?: (live: LiveOne) => string, bad?: (live: LiveOne) => boolean, when?: (live: LiveOne) => boolean }[]} */
 const TILES = [
   { title: "Read", value: (_, rates) => rate(rates.rate("read")), more: ({ totals }) => count(totals?.read) },
   { title: "Delivered", value: (_, rates) => rate(rates.rate("delivered")), more: ({ totals }) => count(totals?.delivered) },
@@ -31,6 +31,7 @@ const TILES = [
   { title: "Failed", value: ({ totals }) => about(totals?.failed), more: ({ totals }) => plural(totals?.deadLettered ?? 0, "dead letter"), bad: ({ totals }) => (totals?.failed ?? 0) > 0 },
   { title: "In flight", value: ({ totals }) => about(totals?.inFlight), more: ({ lanes }) => oldest(most(lanes.map((lane) => lane.oldestUnacknowledgedSeconds))) },
   { title: "Backlog", value: ({ backlogs }) => amount(together(backlogs)), more: ({ backlogs }) => next(most((backlogs ?? []).map(({ ageSeconds }) => ageSeconds))) },
+  { title: "Kept upstream", value: (live) => bytes(sum(retentions(live).map((kept) => kept.bytes))), more: (live) => state(retentions(live)), bad: (live) => retentions(live).some(({ atRisk }) => atRisk), when: (live) => retentions(live).length > 0 },
 ];
 
 /** @param {(number | null | undefined)[]} numbers */
@@ -42,6 +43,19 @@ const sum = (numbers) => numbers.reduce((/** @type {number | null} */ a, b) => (
 const oldest = (seconds) => (seconds ? `oldest ${duration(seconds)}` : "");
 /** @param {number | null} seconds */
 const next = (seconds) => (seconds ? `next ${duration(seconds)} old` : "");
+
+/**
+ * Data that the systems of the sources retain for them.
+ * @param {LiveOne} live
+ * @returns {import("./api.js").Retention[]}
+ */
+const retentions = ({ backlogs }) => (backlogs ?? []).flatMap(({ retention }) => (retention ? [retention] : []));
+
+/** @param {import("./api.js").Retention[]} kept the first state, and the least space that is left */
+const state = (kept) => {
+  const spare = kept.reduce((least, { spareBytes }) => Math.min(least, spareBytes ?? Infinity), Infinity);
+  return [kept.find(({ status }) => status)?.status, spare < Infinity ? `${bytes(spare)} more allowed` : undefined].filter(Boolean).join(" · ");
+};
 
 /**
  * The total backlog of several sources.
@@ -169,6 +183,7 @@ export class PipelinePage {
       say(value, tile.value(live, this.#rates));
       say(more, tile.more?.(live) ?? "");
       flag(element, "bad", tile.bad?.(live) ?? false);
+      element.hidden = !(tile.when?.(live) ?? true);
     });
     const runs = isLive(status);
     this.start.hidden = runs;

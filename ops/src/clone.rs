@@ -13,7 +13,6 @@ use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::access::Access;
 use anabranch_record::metadata::key;
-use anabranch_record::text::Str;
 
 use crate::ordinal::ordinal;
 
@@ -58,7 +57,7 @@ impl InlineOperator for Copies {
         Signature::new()
             .fan(u32::try_from(self.count + 1).map_or(Fan::Many, Fan::Copies))
             .reads(Access::NOTHING)
-            .writes(Access::These(vec![vec![Str::from_static("Metadata"), key::CLONE_INDEX]]))
+            .writes(Access::metadata(key::CLONE_INDEX))
             .needs_arch_v2(true)
     }
 

@@ -1,11 +1,11 @@
 //! Answers of the HTTP API about pipelines: the fields that commands show.
 
 use anabranch_record::phrase::counted;
-use anabranch_service::backlog::BacklogNumbers;
+use anabranch_service::backlog::{BacklogNumbers, RetentionNumbers};
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::client::escaped;
 
@@ -179,8 +179,34 @@ pub(super) struct PartsAnswer {
     pub(super) status: StatusAnswer,
     #[serde(default)]
     pub(super) lanes: Vec<LaneAnswer>,
+    #[serde(default)]
+    pub(super) backlogs: Vec<SourceAnswer>,
     pub(super) nodes: Vec<NodeAnswer>,
     pub(super) edges: Vec<EdgeAnswer>,
+}
+
+/// The backlog of a source.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SourceAnswer {
+    pub(super) connector: String,
+    #[serde(default)]
+    pub(super) retention: Option<RetentionNumbers>,
+}
+
+impl SourceAnswer {
+    /// Returns what the external system keeps for the source, for programs; `None` if it keeps nothing.
+    pub(super) fn shown(&self) -> Option<Value> {
+        let mut shown = json!(self.retention.as_ref()?);
+        shown["connector"] = json!(self.connector);
+        Some(shown)
+    }
+
+    /// Returns what the external system keeps for the source, as a phrase; `None` if it keeps nothing.
+    pub(super) fn kept(&self) -> Option<String> {
+        let kept = self.retention.as_ref()?.shown();
+        Some(format!("{}: {kept}", self.connector))
+    }
 }
 
 /// Counters of a partition of a source.

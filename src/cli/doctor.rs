@@ -1,6 +1,7 @@
 //! `anabranch doctor`.
 
 mod ahead;
+mod ends;
 mod letters;
 mod machine;
 mod parts;
@@ -18,8 +19,9 @@ use crate::codes;
 
 /// Check the settings, files, store and machine for problems.
 ///
-/// Checks the settings, the pipeline files, the store, the port, the plugins, and resources of the machine: open files,
-/// disk space, the clock. Changes and starts nothing. Can be run while the service runs.
+/// Checks the settings, the pipeline files, the systems that their connectors use, the store, the port, the plugins, and
+/// resources of the machine: open files, disk space, the clock. Changes and starts nothing. Can be run while the service
+/// runs.
 ///
 /// Exit codes: 0 there are no problems (there may be warnings), 2 a setting or a pipeline file is not valid, 3 the
 /// environment of the service has a problem.
@@ -120,6 +122,7 @@ type Check = fn(&mut DoctorContext<'_>) -> CheckResult;
 /// The checks, in the order in which they run.
 const CHECKS: &[(&str, Check)] = &[
     ("config.validate", parts::pipelines),
+    ("pipelines.connectors", ends::connectors),
     ("service.reachable", parts::service),
     ("pipelines.progress", parts::progress),
     ("pipelines.ahead", ahead::objects),

@@ -16,7 +16,7 @@ use chrono::Utc;
 use comfy_table::{Table, presets};
 use serde_json::{Value, json};
 
-use super::answers::{LIVE, LiveAnswer, PartsAnswer, live_path};
+use super::answers::{LIVE, LiveAnswer, PartsAnswer, SourceAnswer, live_path};
 use super::completions;
 use super::remote::Remote;
 use super::{Context, Report};
@@ -116,6 +116,7 @@ fn drawing(outline: &Outline, parts: &PartsAnswer, rates: &PartRates) -> String 
     }
     let mut text = format!("{}: {}\n\n{}\n", parts.id, parts.status.sentence(), table.trim_fmt());
     text.extend(parts.status.cause().map(|cause| format!("\n{cause}\n")));
+    text.extend(parts.backlogs.iter().filter_map(SourceAnswer::kept).map(|kept| format!("\nkept for {kept}\n")));
     let failed = parts.nodes.iter().filter(|node| node.last_error.is_some());
     text.extend(failed.map(|node| format!("\n{}\n", graph::about(node, Utc::now())[0])));
     text

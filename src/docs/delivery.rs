@@ -122,11 +122,13 @@ fn route(
     let connector = |id: &str, role: &str, specification: &Specification, more: Option<(&str, &str)>| {
         let needed = specification.parameters.iter().filter(|it| it.is_required() || it.example.is_some());
         let given = needed.map(|it| (it.name.to_string(), sample(it)));
-        let said = SAID.iter().filter(|(name, _)| specification.parameter(name).is_some()).copied();
+        let has = |name: &str| specification.parameters.iter().any(|parameter| parameter.name == *name);
+        let said = SAID.iter().filter(|(name, _)| has(name)).copied();
         let more = said.chain(more).map(|(name, value)| (name.to_owned(), value.to_owned()));
-        // Different prefixes or paths prevent the source from reading the output again.
-        let apart = ["prefix", "path"].into_iter().filter(|name| specification.parameter(name).is_some());
-        let apart = apart.map(|name| (name.to_owned(), format!("{id}/")));
+        // Different names prevent the source from reading the output again.
+        let apart = [("prefix", "/"), ("path", "/"), ("topics", ""), ("topic", "")];
+        let apart = apart.into_iter().filter(|(name, _)| specification.parameter(name).is_some());
+        let apart = apart.map(|(name, end)| (name.to_owned(), format!("{id}{end}")));
         let settings: serde_json::Map<String, Value> =
             given.chain(more).chain(apart).map(|(name, value)| (name, Value::from(value))).collect();
         serde_json::json!({ "id": id, "type": role, "plugin": specification.name, "settings": settings })

@@ -28,7 +28,7 @@ const RUN: [(&str, &str); 11] = [
 ];
 
 /// Commands that cannot be run as they stand, and why.
-const NOT_RUN: [(&str, &str); 33] = [
+const NOT_RUN: [(&str, &str); 46] = [
     ("cargo run --profile simulate -p anabranch-sim -- --seconds 60", RELEASE),
     ("cargo run --profile simulate -p anabranch-sim -- --seed N", RELEASE),
     ("cargo run --profile simulate -p anabranch-sim -- --race --seconds 60", RELEASE),
@@ -52,6 +52,22 @@ const NOT_RUN: [(&str, &str); 33] = [
     ("OPT_LEVEL=3 .ci/fuzz 3600 template plan", NIGHTLY),
     ("./run.sh", DOCUMENTS),
     ("./run.sh --check", DOCUMENTS),
+    ("./run.sh --broker", KAFKA),
+    ("export KAFKA_SERVERS=broker-1:9092,broker-2:9092", BROKERS),
+    ("anabranch run --pipelines ./pipeline.yaml", BROKERS),
+    (
+        "export SOURCE_URL=postgresql://user:password@source/shop COPY_URL=postgresql://user:password@copy/shop",
+        DATABASES,
+    ),
+    ("export SOURCE_POSTGRES_URL=postgresql://user:password@source/shop", DATABASES),
+    ("anabranch pipelines init --template postgres-to-file", DATABASES),
+    ("anabranch pipelines init --template kafka-to-kafka", BROKERS),
+    ("anabranch doctor --check pipelines.connectors", BROKERS),
+    ("anabranch positions reset shop --yes", BROKERS),
+    ("kafka-consumer-groups.sh --bootstrap-server broker-1:9092 --group shop \\", BROKERS),
+    ("--topic orders --reset-offsets --to-datetime 2026-11-01T00:00:00.000 --execute", BROKERS),
+    ("ANABRANCH_SOAK=600 cargo test --test it -- --nocapture kafka::chaos", OF_TESTS),
+    ("ANABRANCH_KILLS=100 cargo test --test it -- --nocapture kafka::kills", OF_TESTS),
     (". ./env.sh", DOCUMENTS),
     ("anabranch run --preview.pipeline-arch-v2 --pipelines ./pipeline.yaml", DOCUMENTS),
     ("cargo deb", RELEASE),
@@ -72,6 +88,9 @@ const CHECK: &str = "is the check or a part of it, and so is this test";
 const NIGHTLY: &str = "needs another compiler; .ci/run runs it for a short while";
 const CONNECTOR: &str = "makes and tests a project; sdk/connector is that project, and a member of this workspace";
 const DOCUMENTS: &str = "needs PostgreSQL and an S3 server; documents.rs does the same with those that it starts";
+const KAFKA: &str = "waits for Ctrl+C; kafka.rs runs the script with --check";
+const BROKERS: &str = "needs brokers of the reader; kafka/visible.rs does the same with the broker of the tests";
+const DATABASES: &str = "needs databases of the reader; cdc/visible.rs does the same with those of the tests";
 const INSTALLED: &str = "needs an installed service; store.rs makes and restores a backup";
 const ROOT: &str = "changes the machine; packages.rs looks at what it would do";
 

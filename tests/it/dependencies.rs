@@ -58,6 +58,7 @@ const PROGRAM: [(&str, &str, &[&str]); 8] = [
             "anabranch-ops-grpc",
             "anabranch-ops-http",
             "anabranch-ops-js",
+            "anabranch-ops-kafka",
             "anabranch-ops-postgres",
             "anabranch-ops-s3",
             "anabranch-ops-wasm",
@@ -223,6 +224,7 @@ fn crates_depend_one_way() {
         ("anabranch-ops-grpc", &["anabranch-ops-opencdc"]),
         ("anabranch-ops-http", &["anabranch-ops-tls"]),
         ("anabranch-ops-js", &[]),
+        ("anabranch-ops-kafka", &["anabranch-ops-tls"]),
         ("anabranch-ops-opencdc", &[]),
         ("anabranch-ops-postgres", &["anabranch-ops-tls"]),
         ("anabranch-ops-s3", &["anabranch-ops-tls"]),
@@ -232,7 +234,8 @@ fn crates_depend_one_way() {
         assert_eq!(besides, set(shared), "{name}");
     }
     // Plugins do not know the program, and of the program only the registry knows all of them.
-    let families = ["ai", "avro", "grpc", "http", "js", "postgres", "s3", "wasm"].map(|f| format!("anabranch-ops-{f}"));
+    let families =
+        ["ai", "avro", "grpc", "http", "js", "kafka", "postgres", "s3", "wasm"].map(|f| format!("anabranch-ops-{f}"));
     let knowing = PROGRAM.iter().filter(|(name, ..)| families.iter().all(|family| found[*name].contains(family)));
     assert_eq!(knowing.map(|(name, ..)| *name).collect::<Vec<_>>(), ["anabranch-registry"]);
 }

@@ -71,6 +71,23 @@ fn what_is_wrong_is_said_with_what_to_do() {
 }
 
 #[test]
+fn a_destination_that_cannot_be_written_is_found() {
+    let workspace = workspace();
+    let report = doctor(&workspace, &["--check", "pipelines.connectors"], 0);
+    assert_eq!(check(&report, "pipelines.connectors").0, "ok", "{report}");
+    let pipeline = file_to_file("lost", "").replace("out.ndjson", "absent/out.ndjson");
+    assert!(pipeline.contains("absent/"), "{pipeline}");
+    workspace.write("pipelines/lost.yaml", pipeline);
+    let report = doctor(&workspace, &["--check", "pipelines.connectors"], 3);
+    let (status, text) = check(&report, "pipelines.connectors");
+    assert!(status == "fail" && text.contains("lost:") && text.contains("absent does not exist"), "{text}");
+    std::fs::create_dir(workspace.path("absent")).unwrap();
+    let report = doctor(&workspace, &["--check", "pipelines.connectors"], 0);
+    assert!(check(&report, "pipelines.connectors").1.contains("without problems"), "{report}");
+    assert_eq!(std::fs::read_dir(workspace.path("absent")).unwrap().count(), 0, "it writes nothing");
+}
+
+#[test]
 fn a_port_that_another_program_has_is_found() {
     let workspace = workspace();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -11,7 +11,7 @@ fn templates() -> Vec<Value> {
 }
 
 #[test]
-#[cfg(all(feature = "ai", feature = "http", feature = "js", feature = "postgres", feature = "s3"))]
+#[cfg(all(feature = "ai", feature = "http", feature = "js", feature = "kafka", feature = "postgres", feature = "s3"))]
 fn every_template_is_valid_where_it_is_written() {
     for template in templates() {
         let name = template["name"].as_str().unwrap();
@@ -21,8 +21,10 @@ fn every_template_is_valid_where_it_is_written() {
         for variable in variables.iter().map(|variable| variable.as_str().unwrap()) {
             assert!(written.contains(variable), "{name}: {written}");
             let value = match variable {
-                "POSTGRES_URL" => "postgresql://u@localhost/d",
+                "SOURCE_POSTGRES_URL" => "postgresql://u@localhost/d",
+                "POSTGRES_URL" => "postgresql://u@localhost/other",
                 "S3_BUCKET" => "lake",
+                "KAFKA_SERVERS" => "localhost:9092",
                 _ => "http://x",
             };
             workspace.env(variable, value);

@@ -17,7 +17,11 @@ mod apply;
 mod backlog;
 mod bad_input;
 mod branching;
+#[cfg(feature = "postgres")]
+mod cdc;
 mod commands;
+#[cfg(any(feature = "kafka", feature = "postgres"))]
+mod comparison;
 mod completions;
 #[cfg(all(feature = "grpc", target_os = "linux"))]
 mod connectors;
@@ -52,6 +56,8 @@ mod generated;
 mod help;
 mod inspect;
 mod javascript;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod kills;
 mod letters;
 mod live;
@@ -79,6 +85,8 @@ mod refused;
 #[cfg(feature = "js")]
 mod reloading;
 mod rest;
+#[cfg(any(feature = "kafka", feature = "postgres"))]
+mod restarted;
 #[cfg(feature = "postgres")]
 mod rotation;
 mod running;

@@ -1,6 +1,11 @@
 //! Real servers on the loopback, each with its own data directory, ended on drop.
 
 pub mod certificates;
+#[cfg(feature = "kafka")]
+pub mod kafka;
+#[cfg(feature = "kafka")]
+#[path = "servers/kafka/cluster.rs"]
+pub mod kafka_cluster;
 pub mod postgres;
 #[cfg(feature = "postgres")]
 pub mod proxy;

@@ -117,6 +117,12 @@ impl Destination for ConfiguredFile {
         self.path.to_str()
     }
 
+    async fn examine(&self) -> Result<Vec<String>, Fault> {
+        let path = self.path.clone();
+        let examined = tokio::task::spawn_blocking(move || accessible(&path).map_err(|e| unwritable(&path, &e)));
+        examined.await.map_err(|e| Fault::fatal(codes::FILE_UNWRITABLE, e))?.map(|()| Vec::new())
+    }
+
     fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
         let mut line = Vec::new();
         Some(self.format.encoder().encode(record, &mut line).map(|()| line))
@@ -124,6 +130,23 @@ impl Destination for ConfiguredFile {
 
     fn policy(&self) -> WritePolicy {
         WritePolicy { rows: 4096, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent }
+    }
+}
+
+/// Checks that a file can be written, or created in its directory. Opens nothing.
+fn accessible(path: &Path) -> io::Result<()> {
+    use rustix::fs::{Access, access};
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(metadata) if !metadata.is_file() => Ok(access(path, Access::WRITE_OK)?),
+        // The file that records the bytes of each write is beside it.
+        found => {
+            if found.is_ok() {
+                access(path, Access::WRITE_OK)?;
+            }
+            let directory = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            Ok(access(directory, Access::WRITE_OK | Access::EXEC_OK)?)
+        }
     }
 }
 

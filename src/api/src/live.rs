@@ -2,6 +2,7 @@
 //!
 //! They add no counters: they read the counters of the executor and compute the numbers from them.
 
+use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 use std::time::{Instant, SystemTime};
 
@@ -9,7 +10,7 @@ use anabranch_graph::exec::{LaneCount, NodeCount, Progress, QueueCount, SourceBa
 use anabranch_graph::plan::Compiled;
 use anabranch_picture::{EdgePlace, EdgeRuns, NodePlace, NodeRuns};
 use anabranch_record::text::Str;
-use anabranch_service::backlog::BacklogNumbers;
+use anabranch_service::backlog::{BacklogNumbers, RetentionNumbers};
 use anabranch_service::lifecycle::LifecycleState;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -145,8 +146,11 @@ pub(super) struct SourceNumbers {
     connector: Str,
     #[serde(flatten)]
     backlog: BacklogNumbers,
-    /// Files or objects that disappeared or were truncated before the source could read them, in this run.
+    /// Files, objects or records that disappeared before the source could read them, in this run.
     missed: u64,
+    /// Data that the external system retains for the source; absent if it retains nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retention: Option<RetentionNumbers>,
 }
 
 /// A node of the fused graph.
@@ -268,12 +272,32 @@ impl PipelineLive {
             at: rfc3339(SystemTime::now()),
             status: StatusNow::of(seen, invalid),
             totals: TotalNumbers::of(totals),
-            lanes: lanes.iter().map(|lane| LaneNumbers::of(lane, &backlogs)).collect(),
+            lanes: lanes.iter().map(|lane| LaneNumbers::of(lane, &backlogs)).chain(unread(&lanes, &backlogs)).collect(),
             backlogs: backlogs.iter().map(SourceNumbers::of).collect(),
             nodes: nodes.map(|(index, place)| NodeNumbers::of(index, place, counted.at(place.runs))).collect(),
             edges: edges.filter_map(|edge| Some(EdgeNumbers::of(edge, compiled?, &counted))).collect(),
         }
     }
+}
+
+/// Returns the partitions of which nothing is read yet, and which have a backlog.
+fn unread(lanes: &[LaneCount], backlogs: &[SourceBacklog]) -> impl Iterator<Item = LaneNumbers> {
+    let known: HashSet<(&Str, &Str)> = lanes.iter().map(|lane| (&lane.id.connector, &lane.id.partition.0)).collect();
+    let all =
+        backlogs.iter().flat_map(|source| source.backlog.partitions.iter().map(move |left| (&source.connector, left)));
+    all.filter(move |(connector, (partition, _))| !known.contains(&(*connector, &partition.0))).map(
+        |(connector, (partition, left))| LaneNumbers {
+            connector: connector.clone(),
+            partition: partition.0.clone(),
+            read: 0,
+            settled: 0,
+            stored: 0,
+            unacknowledged: 0,
+            oldest_unacknowledged_seconds: 0.0,
+            position_age_seconds: 0.0,
+            backlog_records: Some(*left),
+        },
+    )
 }
 
 /// Returns the number of records of a lane with at least one copy in flight.
@@ -331,6 +355,7 @@ impl SourceNumbers {
             connector: source.connector.clone(),
             backlog: BacklogNumbers::of(source),
             missed: source.backlog.missed,
+            retention: source.backlog.retention.as_ref().map(RetentionNumbers::of),
         }
     }
 }

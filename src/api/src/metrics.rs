@@ -140,17 +140,24 @@ fn of_source(pipeline: &Str, connector: &Str) -> Labels {
 fn add_backlogs(samples: &mut Samples, pipeline: &Str, sources: &[SourceBacklog], left: &mut usize) {
     for source in sources {
         let backlog = &source.backlog;
+        let kept = backlog.retention.as_ref();
         let known = [
             (&BACKLOG_RECORDS, backlog.records.map(|count| count as f64)),
             (&BACKLOG_BYTES, backlog.bytes.map(|count| count as f64)),
             (&BACKLOG_OBJECTS, backlog.objects.map(|count| count as f64)),
             (&BACKLOG_AGE, source.age().map(|age| age.as_secs_f64())),
+            (&RETAINED, kept.and_then(|kept| kept.bytes).map(|count| count as f64)),
+            (&RETENTION_SPARE, kept.and_then(|kept| kept.spare_bytes).map(|count| count as f64)),
+            (&RETAINED_TRANSACTIONS, kept.and_then(|kept| kept.transactions).map(|count| count as f64)),
             (&MISSED, Some(backlog.missed as f64)),
         ];
         for (metric, value) in known {
             if let Some(value) = value {
                 samples.add(metric, of_source(pipeline, &source.connector), value);
             }
+        }
+        if let Some(status) = kept.and_then(|kept| kept.status.clone()).filter(|_| *pipeline != OTHER) {
+            samples.add(&RETENTION_STATUS, of_source(pipeline, &source.connector).with("retention", status), 1.0);
         }
         for (partition, records) in &backlog.partitions {
             let own = *pipeline != OTHER && *left > 0;

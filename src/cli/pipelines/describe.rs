@@ -12,8 +12,8 @@ use chrono::Utc;
 use serde_json::{Map, Value, json};
 
 use crate::cli::answers::{
-    ConfigAnswer, LIVE, LaneAnswer, LiveAnswer, LivePipeline, PartAnswer, PartsAnswer, PipelineAnswer, StatusAnswer,
-    live_path,
+    ConfigAnswer, LIVE, LaneAnswer, LiveAnswer, LivePipeline, PartAnswer, PartsAnswer, PipelineAnswer, SourceAnswer,
+    StatusAnswer, live_path,
 };
 use crate::cli::completions;
 use crate::cli::positions::LanePosition;
@@ -55,6 +55,8 @@ struct Description {
     counters: Option<LivePipeline>,
     /// Counters of the partitions that the current run has.
     lanes: Vec<LaneAnswer>,
+    /// Backlogs of the sources.
+    backlogs: Vec<SourceAnswer>,
     /// URL of the service; `None` if no service runs.
     service: Option<String>,
 }
@@ -135,6 +137,8 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
         // Only the counters show whether the pipeline is stalled or idle.
         pipeline.status = counters.status.clone();
     }
+    let parts = remote.get_if_known::<PartsAnswer>(&live_path(id))?;
+    let (lanes, backlogs) = parts.map(|parts| (parts.lanes, parts.backlogs)).unwrap_or_default();
     Ok(Description {
         processors: own(&pipeline.processor_ids),
         connectors: connectors
@@ -151,7 +155,8 @@ fn of_service(remote: &Remote, id: &str) -> Result<Description, Box<Report>> {
             evicted,
         },
         positions: positions::of_service(remote, Some(id)).ok(),
-        lanes: remote.get_if_known::<PartsAnswer>(&live_path(id))?.map(|parts| parts.lanes).unwrap_or_default(),
+        lanes,
+        backlogs,
         counters,
         service: Some(remote.url()),
     })
@@ -221,6 +226,7 @@ fn of_store(settings: &Settings, id: &str) -> Result<Description, Box<Report>> {
         positions: Some(positions),
         counters: None,
         lanes: Vec::new(),
+        backlogs: Vec::new(),
         service: None,
     })
 }
@@ -324,6 +330,7 @@ fn shown(description: &Description, next: &str) -> Value {
             "inFlight": counters.in_flight, "unacknowledged": counters.unacknowledged,
             "oldestUnacknowledgedSeconds": counters.oldest_unacknowledged_seconds, "backlog": counters.backlog,
         })),
+        "retention": description.backlogs.iter().filter_map(SourceAnswer::shown).collect::<Vec<_>>(),
         "service": service,
         "next": next,
     })

@@ -29,7 +29,14 @@ pub(super) const TEMPLATES: &[Template] = templates![
     "file-to-postgres",
     "events-to-s3",
     "s3-to-postgres",
+    "kafka-to-kafka",
+    "kafka-to-postgres",
+    "postgres-to-file",
+    "postgres-to-postgres",
+    "postgres-to-kafka",
+    "postgres-to-kafka-debezium",
     "documents-to-vectors",
+    "postgres-to-vectors",
 ];
 
 /// Returns the template with this name, or a similar name.
@@ -86,8 +93,10 @@ mod tests {
     impl Variables for Named {
         fn variable(&self, name: &str) -> Option<String> {
             let value = match name {
-                "POSTGRES_URL" => "postgresql://user@localhost/database",
+                "SOURCE_POSTGRES_URL" => "postgresql://user@localhost/database",
+                "POSTGRES_URL" => "postgresql://user@localhost/other",
                 "S3_BUCKET" => "bucket",
+                "KAFKA_SERVERS" => "localhost:9092",
                 _ => "http://localhost",
             };
             self.0.contains(&name).then(|| value.to_owned())
@@ -98,7 +107,14 @@ mod tests {
     }
 
     #[test]
-    #[cfg(all(feature = "ai", feature = "http", feature = "js", feature = "postgres", feature = "s3"))]
+    #[cfg(all(
+        feature = "ai",
+        feature = "http",
+        feature = "js",
+        feature = "kafka",
+        feature = "postgres",
+        feature = "s3"
+    ))]
     fn every_template_can_be_started_with_what_it_says_it_needs() {
         let registry = registry();
         for template in TEMPLATES {

@@ -10,6 +10,7 @@ use anabranch_plugin::registry::{Registry, ResolveError};
 use anabranch_plugin::specification::{Parameter, ParameterKind, Specification, Validation};
 use anabranch_process::files::{output, parent_directory, system};
 use anabranch_record::code::Code;
+use anabranch_record::phrase::plural;
 use anabranch_record::text::Str;
 use anabranch_service::pipelines::Pipelines;
 use anabranch_settings::SettingFlags;
@@ -95,7 +96,8 @@ pub(super) fn init(arguments: &Arguments, context: &Context) -> Report {
             let unset: Vec<&str> =
                 template.variables().into_iter().filter(|name| std::env::var_os(name).is_none()).collect();
             if !unset.is_empty() {
-                text.push_str(&format!("It needs the variables {}. ", unset.join(", ")));
+                let variables = plural(unset.len() as u64, "variable");
+                text.push_str(&format!("It needs the {variables} {}. ", unset.join(", ")));
             }
             let flag = if template.splits() { format!(" {SPLITS}") } else { String::new() };
             text.push_str(&format!("`anabranch run{flag}` starts it.\n"));
@@ -158,10 +160,15 @@ fn generate(arguments: &Arguments, registry: &Registry) -> Result<(String, Strin
     named(&name)?;
     let (from, to) = (find(registry, source, Side::Source)?, find(registry, destination, Side::Destination)?);
     let processors = processors_between(registry, &from, &to);
+    // Two ends with the credentials of one variable would be one place.
+    let source_variables = match from.name == to.name {
+        true => format!("source_{}", from.name),
+        false => from.name.to_string(),
+    };
     let context = Generated {
         name: identifier(&name),
-        source: Connector::new(source, &from),
-        destination: Connector::new(destination, &to),
+        source: Connector::new(source, &from, &source_variables),
+        destination: Connector::new(destination, &to, &to.name),
         steps: processors
             .iter()
             .map(|(plugin, setting, value)| GeneratedProcessor { plugin, setting, value })
@@ -311,18 +318,19 @@ struct Setting {
 }
 
 impl Connector {
-    fn new(plugin: &str, specification: &Specification) -> Self {
+    /// The names of the variables for credentials begin with `variables`.
+    fn new(plugin: &str, specification: &Specification, variables: &str) -> Self {
         let parameters = specification.parameters.iter();
         Connector {
             plugin: scalar(plugin),
             summary: specification.summary.to_string(),
-            settings: parameters.map(|parameter| Setting::new(&specification.name, parameter)).collect(),
+            settings: parameters.map(|parameter| Setting::new(variables, parameter)).collect(),
         }
     }
 }
 
 impl Setting {
-    fn new(plugin: &str, parameter: &Parameter) -> Self {
+    fn new(variables: &str, parameter: &Parameter) -> Self {
         let choices = parameter.validations.iter().find_map(|v| match v {
             Validation::OneOf(texts) => Some(texts),
             _ => None,
@@ -338,7 +346,7 @@ impl Setting {
             facts.push_str(&format!(" Default: {}.", default.escape_debug()));
         }
         let value = match (parameter.example.as_ref().or(parameter.default.as_ref()), choices) {
-            _ if parameter.secret => variable(plugin, &parameter.name),
+            _ if parameter.secret => variable(variables, &parameter.name),
             (Some(value), _) => scalar(value),
             (None, Some(texts)) if parameter.is_required() => texts.first().map_or_else(String::new, |t| scalar(t)),
             (None, _) => "\"\"".to_owned(),
@@ -370,8 +378,8 @@ fn wrapped(text: &str) -> Vec<String> {
 }
 
 /// Returns a variable for a credential, such as `${POSTGRES_URL}`, because files must not contain credentials.
-fn variable(plugin: &str, parameter: &str) -> String {
-    let name = format!("{plugin}_{parameter}");
+fn variable(prefix: &str, parameter: &str) -> String {
+    let name = format!("{prefix}_{parameter}");
     let name: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
     format!("${{{name}}}")
@@ -432,8 +440,8 @@ mod tests {
         use anabranch_plugin::diagnostic::Files;
         struct Nothing;
         impl Variables for Nothing {
-            fn variable(&self, _: &str) -> Option<String> {
-                Some("postgresql://user@localhost/database".into())
+            fn variable(&self, name: &str) -> Option<String> {
+                Some(format!("postgresql://user@localhost/{}", name.to_ascii_lowercase()))
             }
             fn file(&self, _: &str) -> Result<String, String> {
                 Err("no files".into())
@@ -483,7 +491,7 @@ mod tests {
     fn every_parameter_can_be_uncommented() {
         let registry = registry();
         let specification = registry.destination("file").unwrap().specification().clone();
-        let connector = Connector::new("file", &specification);
+        let connector = Connector::new("file", &specification, "file");
         assert_eq!(connector.settings.len(), specification.parameters.len());
         for setting in &connector.settings {
             let parsed: std::collections::BTreeMap<String, String> = serde_saphyr::from_str(&setting.line).unwrap();

@@ -12,7 +12,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table, TableState, Wrap};
 use super::graph::{self, GraphLine, percent};
 use super::rates;
 use super::state::{Action, Mode, State};
-use crate::cli::answers::{LivePipeline, StatusAnswer};
+use crate::cli::answers::{LivePipeline, SourceAnswer, StatusAnswer};
 
 /// Columns of the list.
 pub(super) const COLUMNS: [&str; 8] =
@@ -194,7 +194,10 @@ fn graph(frame: &mut Frame<'_>, state: &State, area: Rect) {
     if let Some(node) = state.node() {
         let [error, numbers] = graph::about(node, Utc::now());
         let style = if node.last_error.is_some() { styled(state, Color::Red) } else { Style::new() };
-        let text = vec![TextLine::styled(error, style), TextLine::from(numbers)];
+        let kept = parts.backlogs.iter().find(|source| source.connector == node.id).and_then(SourceAnswer::kept);
+        let kept = kept.map(|kept| TextLine::from(format!("kept for {kept}")));
+        let text: Vec<TextLine<'_>> =
+            [TextLine::styled(error, style), TextLine::from(numbers)].into_iter().chain(kept).collect();
         frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: true }), about);
     }
 }
@@ -410,6 +413,7 @@ mod tests {
             out["lastError"] = json!({ "message": "too long", "code": "x.long", "at": SINCE });
             serde_json::from_value(json!({
                 "id": "busy", "at": "", "status": { "word": "running", "run": 1 }, "totals": {}, "lanes": [],
+                "backlogs": [{ "connector": "in", "missed": 0, "retention": { "bytes": 3 << 20, "status": "reserved" } }],
                 "nodes": [node(0, "in", rows, 0), out],
                 "edges": [{
                     "from": 0, "to": 1, "rows": rows, "queuedRows": 512, "queuedBytes": 1000, "boundRows": 512,
@@ -447,6 +451,7 @@ mod tests {
             ]
         );
         assert!(lines[11] == "in: no error" && lines[12].starts_with("500 in, 500 out"), "{lines:?}");
+        assert_eq!(lines[13], "kept for in: 3.0 MiB (reserved)");
         // The next node, on a small screen: the least important lines are left out first.
         press(&mut state, KeyCode::Down);
         let lines: Vec<String> = shown(&state, 60, 11).lines().map(words).collect();

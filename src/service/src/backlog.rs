@@ -1,6 +1,7 @@
 //! The backlog of sources in user-facing form.
 
 use anabranch_graph::exec::SourceBacklog;
+use anabranch_plugin::source::Retention;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -87,6 +88,54 @@ impl BacklogNumbers {
     }
 }
 
+/// Data that an external system retains until a source has acknowledged it. A number is absent if it is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RetentionNumbers {
+    /// Bytes that the system retains for the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Bytes that can still be added before the system may remove what the source has not read; absent without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spare_bytes: Option<u64>,
+    /// Name of the state in the system, such as `reserved`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// True if the system may soon remove data that the source has not read.
+    pub at_risk: bool,
+    /// Number of transactions for which the system cannot remove old rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<u64>,
+}
+
+impl RetentionNumbers {
+    /// Converts the data retained for a source.
+    pub fn of(retention: &Retention) -> Self {
+        RetentionNumbers {
+            bytes: retention.bytes,
+            spare_bytes: retention.spare_bytes,
+            status: retention.status.as_ref().map(ToString::to_string),
+            at_risk: retention.at_risk,
+            transactions: retention.transactions,
+        }
+    }
+
+    /// Returns it as a phrase: `1.2 GiB (reserved), 800 MiB more until it may be removed`.
+    pub fn shown(&self) -> String {
+        let mut text = self.bytes.map_or_else(|| "an unknown amount".to_owned(), size);
+        if let Some(status) = &self.status {
+            text.push_str(&format!(" ({status})"));
+        }
+        if let Some(spare) = self.spare_bytes {
+            text.push_str(&format!(", {} more until it may be removed", size(spare)));
+        }
+        if let Some(transactions) = self.transactions {
+            text.push_str(&format!(", old rows of {} transactions", short(transactions as f64)));
+        }
+        text
+    }
+}
+
 /// Like [`BacklogNumbers::shown`]; `-` without a backlog.
 pub fn shown(backlog: Option<&BacklogNumbers>) -> String {
     backlog.map_or_else(|| "-".to_owned(), BacklogNumbers::shown)
@@ -116,5 +165,16 @@ mod tests {
         let bucket = source(Backlog { objects: Some(4200), bytes: Some(7), since: ago(60), ..Backlog::default() });
         assert_eq!(BacklogNumbers::of_all(&[bucket]).unwrap().shown(), "4.2k objects / 60 s");
         assert_eq!(shown(BacklogNumbers::of_all(&[]).as_ref()), "-");
+    }
+
+    #[test]
+    fn what_is_kept_is_shown_with_its_limit() {
+        let mut kept = Retention { bytes: Some(3 << 29), status: Some("reserved".into()), ..Retention::default() };
+        assert_eq!(RetentionNumbers::of(&kept).shown(), "1.5 GiB (reserved)");
+        (kept.spare_bytes, kept.transactions) = (Some(1 << 29), Some(4200));
+        assert_eq!(
+            RetentionNumbers::of(&kept).shown(),
+            "1.5 GiB (reserved), 512.0 MiB more until it may be removed, old rows of 4.2k transactions"
+        );
     }
 }

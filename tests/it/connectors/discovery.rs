@@ -83,7 +83,7 @@ fn settings_are_checked_before_anything_starts() {
 fn a_built_in_connector_comes_first_and_a_file_of_its_name_is_told_of() {
     let workspace = empty_workspace();
     install(&workspace, "file", "HELPER_NAME=file");
-    install(&workspace, "postgres", "HELPER_NAME=postgres");
+    install(&workspace, "drop", "HELPER_NAME=drop");
     let described = workspace.run(&["connectors", "describe", "file"]).expect_code(0);
     assert!(described.stdout.starts_with("file v0."), "{}", described.stdout);
     let described = workspace.run(&["connectors", "describe", "standalone:file"]).expect_code(0);
@@ -91,7 +91,7 @@ fn a_built_in_connector_comes_first_and_a_file_of_its_name_is_told_of() {
     assert!(described.stderr.contains("`standalone:file` means the installed one"), "{}", described.stderr);
     // The built-in one is no source.
     pipeline(&workspace, "count: 1", "");
-    let text = workspace.read("pipelines/p.yaml").replacen("plugin: helper", "plugin: postgres", 1);
+    let text = workspace.read("pipelines/p.yaml").replacen("plugin: helper", "plugin: drop", 1);
     workspace.write("pipelines/p.yaml", text.replacen("plugin: helper", "plugin: standalone:file", 1));
     workspace.run(&["pipelines", "validate"]).expect_code(0);
 }

@@ -48,6 +48,20 @@ fn is_refused(address: SocketAddr) -> bool {
 mod tests {
     use super::*;
 
+    /// Listens, as soon as no process that a test beside this one starts has a copy of an earlier listener.
+    fn listen(address: SocketAddr) -> TcpListener {
+        let begun = Instant::now();
+        loop {
+            match TcpListener::bind(address) {
+                Ok(listener) => return listener,
+                Err(error) if error.kind() == ErrorKind::AddrInUse && begun.elapsed() < Duration::from_secs(120) => {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Err(error) => panic!("{address}: {error}"),
+            }
+        }
+    }
+
     #[test]
     fn a_port_that_is_held_is_nobodys_until_it_is_asked_for() {
         let port = Port::hold();
@@ -55,7 +69,7 @@ mod tests {
         assert!(is_refused(address));
         // A server comes, goes with a client, and comes again.
         for _ in 0..2 {
-            let listener = TcpListener::bind(address).unwrap();
+            let listener = listen(address);
             let client = TcpStream::connect(address).unwrap();
             drop((listener.accept().unwrap(), client));
         }

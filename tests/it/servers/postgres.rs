@@ -1,6 +1,7 @@
-//! A PostgreSQL server of the test's own.
+//! PostgreSQL servers of the tests' own.
 //!
-//! Uses the standard library and `tempfile` only, so that other crates of the workspace take it by its path.
+//! Uses the standard library, `tempfile` and the modules that it names only, so that other crates of the workspace take it
+//! by its path.
 
 #![allow(dead_code, unreachable_pub, reason = "several test binaries share it, none uses all of it")]
 
@@ -8,18 +9,24 @@
 mod installed;
 #[path = "port.rs"]
 mod port;
+#[path = "postgres/session.rs"]
+mod session;
+#[path = "postgres/standby.rs"]
+mod standby;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+pub use installed::Release;
 pub use port::Port;
+pub use session::Session;
 
 /// Longest time a server may take to start or stop, on a slow and busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -27,19 +34,25 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// A running server: superuser `postgres`, database `postgres`, no password from the loopback and the socket.
 /// Killed with everything it holds when dropped, and when the test process dies.
 pub struct Server {
+    release: Release,
     programs: PathBuf,
     dir: tempfile::TempDir,
     port: Port,
     user: Option<(u32, u32)>,
     running: Mutex<Option<Child>>,
+    is_paused: AtomicBool,
     databases: AtomicU32,
 }
+
+/// Settings of servers that decode their logs.
+pub const LOGICAL: [&str; 3] = ["wal_level = logical", "max_replication_slots = 100", "max_wal_senders = 100"];
 
 /// A database of a server that other tests use too.
 pub struct Database {
     /// The server.
     pub server: Arc<Server>,
     name: String,
+    drops_slots: bool,
 }
 
 impl Database {
@@ -47,14 +60,21 @@ impl Database {
     /// `None`, and a word about it, where PostgreSQL is not installed.
     pub fn create() -> Option<Database> {
         static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        let server = match shared.upgrade() {
-            Some(server) => server,
-            None => Arc::new(Server::start(&[])?),
-        };
-        *shared = Arc::downgrade(&server);
-        drop(shared);
-        Some(server.database())
+        shared(&SHARED, Release::Installed, &[]).map(|server| server.database())
+    }
+
+    /// Like [`Database::create`], on a shared server of a release that decodes its log. The slots of the database end with
+    /// it. Names of slots are common to all databases of a server: take [`Database::name`] for them.
+    pub fn logical(release: Release) -> Option<Database> {
+        static SHARED: [Mutex<Weak<Server>>; 3] = [const { Mutex::new(Weak::new()) }; 3];
+        let mut database = shared(&SHARED[release as usize], release, &LOGICAL)?.database();
+        database.drops_slots = true;
+        Some(database)
+    }
+
+    /// Its name, which no other database of the server has.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Its address over TCP.
@@ -68,46 +88,54 @@ impl Database {
         self.server.query_in(&self.name, sql)
     }
 
+    /// Opens a session.
+    pub fn session(&self) -> Session {
+        self.server.session_in(&self.name)
+    }
+
     /// Runs SQL in a transaction that is open, and holds its locks, until the session is dropped.
     #[track_caller]
     pub fn hold(&self, sql: &str) -> Session {
-        let mut psql = self.server.psql(&self.name).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut input = psql.stdin.take().unwrap();
-        writeln!(input, "BEGIN; {sql};\n\\echo held").unwrap();
-        let printed =
-            BufReader::new(psql.stdout.take().unwrap()).lines().map_while(Result::ok).any(|line| line == "held");
-        assert!(printed, "{sql}");
-        Session { psql, _input: input }
+        let mut session = self.session();
+        session.run(&format!("BEGIN; {sql}"));
+        session
     }
 }
 
-/// A session with an open transaction.
-pub struct Session {
-    psql: Child,
-    _input: ChildStdin,
-}
-
-impl Drop for Session {
+impl Drop for Database {
     fn drop(&mut self) {
-        let _ = self.psql.kill();
-        let _ = self.psql.wait();
+        if self.drops_slots {
+            // A slot would keep all that the other tests of the server write.
+            let sql = "SELECT pg_terminate_backend(active_pid, 10000) FROM pg_replication_slots \
+                       WHERE database = current_database() AND active; \
+                       SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots \
+                       WHERE database = current_database()";
+            let _ = self.server.psql(&self.name).args(["-c", sql]).output();
+        }
     }
+}
+
+/// Returns the server that the tests of this process share, and starts it if there is none.
+fn shared(shared: &Mutex<Weak<Server>>, release: Release, settings: &[&str]) -> Option<Arc<Server>> {
+    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = match shared.upgrade() {
+        Some(server) => server,
+        None => Arc::new(Server::of(release, settings)?),
+    };
+    *shared = Arc::downgrade(&server);
+    Some(server)
 }
 
 impl Server {
-    /// Starts one with further settings (`wal_level=logical`). `None`, and a word about it, where PostgreSQL is not
-    /// installed.
+    /// Starts one of the distribution's release with further settings (`work_mem = 1MB`). `None`, and a word about it,
+    /// where PostgreSQL is not installed.
     pub fn start(settings: &[&str]) -> Option<Server> {
-        let Some(programs) = installed::programs() else {
-            let reason = "PostgreSQL is not installed";
-            assert!(std::env::var_os("ANABRANCH_TEST_REQUIRE").is_none(), "{reason}");
-            let _ = writeln!(std::io::stderr(), "skipped: {reason}");
-            return None;
-        };
-        let dir = tempfile::Builder::new().prefix("anabranch-pg-").tempdir().unwrap();
-        let user = installed::user_for(dir.path()).unwrap();
-        let running = Mutex::new(None);
-        let server = Server { programs, dir, port: Port::hold(), user, running, databases: AtomicU32::new(0) };
+        Server::of(Release::Installed, settings)
+    }
+
+    /// Starts one of a release with further settings; see [`Server::start`] and [`LOGICAL`].
+    pub fn of(release: Release, settings: &[&str]) -> Option<Server> {
+        let server = Server::prepare(release)?;
         let made = server
             .command("initdb")
             .args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"])
@@ -130,6 +158,44 @@ impl Server {
         Some(server)
     }
 
+    /// A server that has no data yet.
+    fn prepare(release: Release) -> Option<Server> {
+        let skip = |reason: &str| {
+            assert!(std::env::var_os("ANABRANCH_TEST_REQUIRE").is_none(), "{reason}");
+            let _ = writeln!(std::io::stderr(), "skipped: {reason}");
+        };
+        let Some(programs) = release.programs().filter(|_| installed::programs().is_some()) else {
+            skip(match release {
+                Release::Installed => "PostgreSQL is not installed",
+                Release::V17 => "PostgreSQL 17 is missing: run .ci/setup",
+                Release::V18 => "PostgreSQL 18 is missing: run .ci/setup",
+            });
+            return None;
+        };
+        let dir = tempfile::Builder::new().prefix("anabranch-pg-").tempdir().unwrap();
+        let user = installed::user_for(dir.path()).unwrap();
+        Some(Server {
+            release,
+            programs,
+            dir,
+            port: Port::hold(),
+            user,
+            running: Mutex::new(None),
+            is_paused: AtomicBool::new(false),
+            databases: AtomicU32::new(0),
+        })
+    }
+
+    /// Its release.
+    pub fn release(&self) -> Release {
+        self.release
+    }
+
+    /// Its version as a number, for example `150018`.
+    pub fn version(&self) -> u32 {
+        self.query("SHOW server_version_num")[0].parse().unwrap()
+    }
+
     /// Address of the database `postgres` over TCP.
     pub fn url(&self) -> String {
         self.url_of("postgres")
@@ -139,7 +205,7 @@ impl Server {
     pub fn database(self: &Arc<Server>) -> Database {
         let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.query(&format!("CREATE DATABASE {name}"));
-        Database { server: self.clone(), name }
+        Database { server: self.clone(), name, drops_slots: false }
     }
 
     /// The loopback port.
@@ -202,6 +268,22 @@ impl Server {
         self.end("INT");
     }
 
+    /// Stops all its processes where they are, as on a machine that stands still, until [`Server::unpause`].
+    pub fn pause(&self) {
+        self.is_paused.store(true, Ordering::SeqCst);
+        let Some(main) = self.main_process() else { return };
+        // It starts no further process meanwhile.
+        stop_process(main);
+        children(main).into_iter().for_each(stop_process);
+    }
+
+    /// Lets its processes go on.
+    pub fn unpause(&self) {
+        let Some(main) = self.main_process() else { return };
+        children(main).into_iter().chain([main]).for_each(|pid| send("CONT", pid));
+        self.is_paused.store(false, Ordering::SeqCst);
+    }
+
     /// Starts it again on the same port.
     #[track_caller]
     pub fn resume(&self) {
@@ -246,12 +328,12 @@ impl Server {
         String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
     }
 
+    fn session_in(&self, database: &str) -> Session {
+        Session::start(self.psql(database))
+    }
+
     fn psql(&self, database: &str) -> Command {
-        let mut psql = Command::new(self.programs.join("psql"));
-        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d"])
-            .arg(self.url_of(database))
-            .env("LC_ALL", "C");
-        psql
+        psql(&self.url_of(database))
     }
 
     fn command(&self, program: &str) -> Command {
@@ -271,7 +353,7 @@ impl Server {
     #[track_caller]
     fn launch(&self) {
         // The shell waits for the end of its input, which comes with the end of this process at the latest.
-        let script = r#""$@" >>log 2>&1 & read -r _; kill -QUIT $! 2>/dev/null; wait"#;
+        let script = r#""$@" >>log 2>&1 & read -r _; kill -QUIT $! 2>/dev/null; kill -CONT $! 2>/dev/null; wait"#;
         let mut command = self.as_user(Command::new("sh"));
         command.args(["-c", script, "sh"]).arg(self.programs.join("postgres"));
         command.arg("-D").arg(self.data()).args(["-p", &self.port().to_string()]).stdin(Stdio::piped());
@@ -279,7 +361,7 @@ impl Server {
         let start = Instant::now();
         loop {
             let status = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
-            if status.lines().nth(7).is_some_and(|line| line.trim() == "ready") {
+            if status.lines().nth(7).is_some_and(|line| matches!(line.trim(), "ready" | "standby")) {
                 *self.running() = Some(child);
                 return;
             }
@@ -303,24 +385,25 @@ impl Server {
     fn end(&self, signal: &str) {
         let Some(mut child) = self.running().take() else { return };
         if let Some(pid) = self.main_process() {
-            let send = |signal: &str| {
-                let _ = Command::new("kill").args(["-s", signal, &pid.to_string()]).status();
-            };
-            let start = Instant::now();
             if signal == "KILL" {
                 // It starts no further process meanwhile, which would outlive it and keep the next one from starting.
-                send("STOP");
-                while is_alive(pid) && !is_stopped(pid) && start.elapsed() < PATIENCE {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
+                stop_process(pid);
+            } else if self.is_paused.load(Ordering::SeqCst) {
+                self.unpause();
             }
+            let start = Instant::now();
             let mut processes = children(pid);
             processes.push(pid);
-            send(signal);
+            send(signal, pid);
+            if self.is_paused.load(Ordering::SeqCst) {
+                // They do not notice the end of the main process.
+                processes.iter().for_each(|pid| send("KILL", *pid));
+            }
             while processes.iter().any(|pid| is_alive(*pid)) && start.elapsed() < PATIENCE {
                 std::thread::sleep(Duration::from_millis(2));
             }
         }
+        self.is_paused.store(false, Ordering::SeqCst);
         drop(child.stdin.take());
         let _ = child.wait();
     }
@@ -332,10 +415,30 @@ impl Drop for Server {
     }
 }
 
+/// The client of the distribution.
+fn psql(url: &str) -> Command {
+    let mut psql = Command::new(installed::programs().unwrap_or_default().join("psql"));
+    psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", url]).env("LC_ALL", "C");
+    psql
+}
+
 /// With owners and rights.
 fn copy_all(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("-a").arg(from).arg(to).output().unwrap();
     assert!(copied.status.success(), "cp: {}", String::from_utf8_lossy(&copied.stderr));
+}
+
+fn send(signal: &str, pid: u32) {
+    let _ = Command::new("kill").args(["-s", signal, &pid.to_string()]).status();
+}
+
+/// Stops a process until it is continued or killed.
+fn stop_process(pid: u32) {
+    send("STOP", pid);
+    let start = Instant::now();
+    while is_alive(pid) && !is_stopped(pid) && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn children(pid: u32) -> Vec<u32> {

@@ -6,7 +6,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 /// All bytes are passed on.
@@ -27,6 +27,7 @@ pub struct Proxy {
 #[derive(Default)]
 struct State {
     mode: AtomicU8,
+    server: AtomicU16,
     accepted: AtomicUsize,
     to_server: Mutex<Vec<TcpStream>>,
 }
@@ -35,16 +36,23 @@ impl Proxy {
     pub fn start(server: u16) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let proxy = Proxy { port: listener.local_addr().unwrap().port(), state: Arc::default() };
+        proxy.lead_to(server);
         let state = proxy.state.clone();
         std::thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
                 state.accepted.fetch_add(1, SeqCst);
-                let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, server)) else { continue };
+                let server = (Ipv4Addr::LOCALHOST, state.server.load(SeqCst));
+                let Ok(server) = TcpStream::connect(server) else { continue };
                 state.to_server.lock().unwrap().push(server.try_clone().unwrap());
                 state.connect(client, server);
             }
         });
         proxy
+    }
+
+    /// Leads further connections to another server.
+    pub fn lead_to(&self, server: u16) {
+        self.state.server.store(server, SeqCst);
     }
 
     pub fn set(&self, mode: u8) {

@@ -1,6 +1,6 @@
 //! All metrics of the service: names, labels and help texts, declared once.
 
-use super::samples::{Label, Metric, counter, oldest, seconds, sum, times};
+use super::samples::{Label, Metric, counter, least, oldest, seconds, sum, times};
 
 const VERSION: Label = Label::new("version", "version of the service");
 const STATUS: Label =
@@ -9,6 +9,8 @@ const STATE_OF: Label = Label::new("state", STATUS.meaning);
 const PIPELINE: Label = Label::new("pipeline", "id of the pipeline");
 const CONNECTOR: Label = Label::new("connector", "id of the source");
 const PARTITION: Label = Label::new("partition", "partition of the source");
+const RETENTION_STATE: Label =
+    Label::new("retention", "state of what the external system keeps, such as wal_status of a replication slot");
 const NODE: Label = Label::new("node", "id of the connector or processor");
 const KIND: Label = Label::new("kind", "source, processor, destination or dead-letter-queue");
 const OPERATION: Label = Label::new("operation", "read or write");
@@ -17,6 +19,7 @@ const NONE: &[Label] = &[];
 const OF_PIPELINE: &[Label] = &[PIPELINE];
 const OF_SOURCE: &[Label] = &[PIPELINE, CONNECTOR];
 const OF_PARTITION: &[Label] = &[PIPELINE, CONNECTOR, PARTITION];
+const OF_RETENTION: &[Label] = &[PIPELINE, CONNECTOR, RETENTION_STATE];
 const OF_NODE: &[Label] = &[PIPELINE, NODE, KIND];
 
 pub(super) const INFO: Metric =
@@ -130,10 +133,30 @@ pub(super) const BACKLOG_AGE: Metric = oldest(
     OF_SOURCE,
     "Lower bound, in seconds, of the age of the next record that the source will read; 0 if nothing is left to read. Missing if it is not known.",
 );
+pub(super) const RETAINED: Metric = sum(
+    "anabranch_source_retained_bytes",
+    OF_SOURCE,
+    "Bytes that the external system keeps until the source has acknowledged them, such as the log behind a replication slot. Missing if it keeps nothing.",
+);
+pub(super) const RETENTION_SPARE: Metric = least(
+    "anabranch_source_retention_spare_bytes",
+    OF_SOURCE,
+    "Bytes that can still be added before the external system may remove what the source has not read. Missing if there is no limit.",
+);
+pub(super) const RETAINED_TRANSACTIONS: Metric = oldest(
+    "anabranch_source_retained_transactions",
+    OF_SOURCE,
+    "Number of transactions for which the external system cannot remove old rows, because the source may need them.",
+);
+pub(super) const RETENTION_STATUS: Metric = sum(
+    "anabranch_source_retention_status",
+    OF_RETENTION,
+    "1 for the state of what the external system keeps for the source, in its own word.",
+);
 pub(super) const MISSED: Metric = counter(
     "anabranch_source_missed_total",
     OF_SOURCE,
-    "Files or objects that disappeared or were truncated before the source could read them. The pipeline has lost their records.",
+    "Files, objects or records that disappeared before the source could read them. The pipeline has lost their records.",
 );
 pub(super) const LAG_RECORDS: Metric = sum(
     "anabranch_source_lag_records",
@@ -241,6 +264,10 @@ pub(super) const ALL: &[&Metric] = &[
     &BACKLOG_BYTES,
     &BACKLOG_OBJECTS,
     &BACKLOG_AGE,
+    &RETAINED,
+    &RETENTION_SPARE,
+    &RETAINED_TRANSACTIONS,
+    &RETENTION_STATUS,
     &MISSED,
     &LAG_RECORDS,
     &LAG_SECONDS,

@@ -53,7 +53,7 @@ impl Metric {
     pub(super) fn row(&self) -> String {
         let kind = match self.kind {
             MetricKind::Counter | MetricKind::Seconds => "counter",
-            MetricKind::Sum | MetricKind::Oldest => "gauge",
+            MetricKind::Sum | MetricKind::Oldest | MetricKind::Least => "gauge",
             MetricKind::Times => "histogram",
         };
         let labels: Vec<String> = self.labels.iter().map(|label| format!("`{}`", label.name)).collect();
@@ -72,6 +72,8 @@ enum MetricKind {
     Sum,
     /// Goes up and down; several values are combined as their maximum.
     Oldest,
+    /// Goes up and down; several values are combined as their minimum.
+    Least,
     /// Histogram of durations.
     Times,
 }
@@ -90,6 +92,10 @@ pub(super) const fn sum(name: &'static str, labels: &'static [Label], help: &'st
 
 pub(super) const fn oldest(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
     Metric { name, help, labels, kind: MetricKind::Oldest }
+}
+
+pub(super) const fn least(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
+    Metric { name, help, labels, kind: MetricKind::Least }
 }
 
 pub(super) const fn times(name: &'static str, labels: &'static [Label], help: &'static str) -> Metric {
@@ -138,8 +144,12 @@ const PROCESS_SECONDS: &str = "process_cpu_seconds_total";
 impl Samples {
     /// Adds a value; combines it with an existing value for the same labels.
     pub(super) fn add(&mut self, metric: &Metric, labels: Labels, value: f64) {
-        let all = self.values.entry((metric.name, labels)).or_default();
-        *all = if metric.kind == MetricKind::Oldest { all.max(value) } else { *all + value };
+        let combined = |all: f64| match metric.kind {
+            MetricKind::Oldest => all.max(value),
+            MetricKind::Least => all.min(value),
+            MetricKind::Counter | MetricKind::Seconds | MetricKind::Sum | MetricKind::Times => all + value,
+        };
+        self.values.entry((metric.name, labels)).and_modify(|all| *all = combined(*all)).or_insert(value);
     }
 
     /// Adds durations; combines them with existing ones for the same labels.
@@ -154,7 +164,9 @@ impl Samples {
             let (name, help) = (KeyName::from_const_str(metric.name), metric.full_help().into());
             match metric.kind {
                 MetricKind::Counter => recorder.describe_counter(name, None, help),
-                MetricKind::Seconds | MetricKind::Sum | MetricKind::Oldest => recorder.describe_gauge(name, None, help),
+                MetricKind::Seconds | MetricKind::Sum | MetricKind::Oldest | MetricKind::Least => {
+                    recorder.describe_gauge(name, None, help);
+                }
                 MetricKind::Times => {}
             }
         }

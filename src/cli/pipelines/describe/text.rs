@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{Component, Description};
-use crate::cli::answers::{Moment, short};
+use crate::cli::answers::{Moment, SourceAnswer, short};
 
 /// Writes names and their values.
 struct Page {
@@ -120,6 +120,9 @@ pub(super) fn page(description: &Description, next: &str, now: DateTime<Utc>, co
             format!("{}{next}", backlog.amount().unwrap_or_else(|| "unknown".to_owned()))
         });
         page.field("backlog", left.as_deref().unwrap_or("unknown"));
+        for kept in description.backlogs.iter().filter_map(SourceAnswer::kept) {
+            page.field("kept upstream", &kept);
+        }
     }
 
     page.heading("Connectors");
