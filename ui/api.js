@@ -19,7 +19,7 @@
  *   deadLettered: number, inFlight: number }} Totals
  * @typedef {{ id: string, at: string, status: Status, totals?: Totals, lanes: Lane[], backlogs?: (Backlog & { connector: string, missed?: number, retention?: Retention })[], nodes: LiveNode[],
  *   edges: LiveEdge[] }} LiveOne
- * @typedef {{ index: number, id: string, kind: string, address?: string, plugin?: string, workers?: number, notes?: string[],
+ * @typedef {{ index: number, id: string, kind: string, address?: string, plugin?: string, workers?: number, notes?: string[], backfills?: string,
  *   condition?: { text: string, native: boolean, as_before: boolean }, settings?: Record<string, string> }} PlanNode
  * @typedef {{ from: number, to: number, port: string, shape?: string }} PlanEdge
  * @typedef {{ pipeline: string, nodes: PlanNode[], edges: PlanEdge[] }} Plan

@@ -1,6 +1,8 @@
 // One node of the graph: its settings, its counters, and live records.
 
-import { h, mark, say } from "./dom.js";
+import { of, post, text } from "./api.js";
+import { question, tell } from "./dialog.js";
+import { h, mark, say, uniqueId } from "./dom.js";
 import { NONE, clock, count, duration, percent, rate } from "./format.js";
 import { Inspector } from "./inspect.js";
 import { Rates, waits } from "./rates.js";
@@ -86,6 +88,7 @@ export class NodePanel {
         ? h("table", { class: "pairs" }, h("tbody", {}, ...settings.map(([name, value]) =>
           h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, h("code", {}, value))))))
         : h("p", { class: "hint" }, "No settings.")),
+      node.backfills ? backfill(pipeline, node) : null,
       this.inspector.element,
       ways(plan, node));
     this.element.addEventListener("keydown", (event) => {
@@ -117,6 +120,29 @@ export class NodePanel {
 function notes(node) {
   const workers = (node.workers ?? 1) > 1 ? [`${node.workers} workers`] : [];
   return [...workers, ...(node.notes ?? [])];
+}
+
+/** @param {string} pipeline @param {PlanNode} node */
+function backfill(pipeline, node) {
+  const what = node.backfills ?? "";
+  const ask = async () => {
+    const field = h("input", { type: "text", id: uniqueId(), required: true, autofocus: true, spellcheck: false });
+    const check = async () => {
+      try {
+        await post(of(pipeline, "/backfill"), { connector: node.id, part: field.value.trim() });
+        return null;
+      } catch (error) {
+        return text(error);
+      }
+    };
+    const answer = await question(`Read a ${what} again?`, [
+      h("p", {}, `The source reads all rows of the ${what} beside what arrives. This continues if the service restarts.`),
+      h("label", { for: field.id }, `Name of the ${what}`), field,
+    ], [{ label: "Read again", value: "read", kind: "main" }], { check });
+    if (answer) tell(`${node.id} reads ${field.value.trim()} again.`);
+  };
+  return h("section", {}, h("h3", {}, "Read again"), h("div", { class: "buttons" },
+    h("button", { type: "button", click: ask }, `Read a ${what} again …`)));
 }
 
 /** @param {Plan} plan @param {PlanNode} node */

@@ -41,6 +41,7 @@ mod queue;
 mod rate;
 mod read;
 mod receipt;
+mod requests;
 mod resume;
 mod signal;
 mod supervise;
@@ -62,6 +63,7 @@ pub use backlog::SourceBacklog;
 pub use progress::{
     LaneCount, LastError, NodeCount, Progress, QueueCount, StageCount, Totals, UnfinishedSource, UnreadSource,
 };
+pub use requests::{RequestError, SourceRequests};
 pub use tap::{Inspection, InspectionParameters, NodeRole, Side, TapPoint, TappedRecord, Taps, Unjudged, places};
 pub use trial::{Trial, try_out};
 
@@ -120,6 +122,8 @@ pub struct RunOptions {
     pub mask: Arc<[Str]>,
     /// Taps for inspecting records. They belong to the pipeline and are the same for all of its runs.
     pub taps: Arc<Taps>,
+    /// Passes requests to the sources. They belong to the pipeline and are the same for all of its runs.
+    pub requests: Arc<SourceRequests>,
     /// Tracing configuration; `None` = no tracing.
     pub traces: Option<Tracing>,
 }

@@ -44,7 +44,7 @@ pub(super) struct Arguments {
     /// File with the private key of the certificate, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Also offer the tools that change a running service: apply, start, stop, replay, purge, reset of positions.
+    /// Also offer the tools that change a running service: apply, start, stop, backfill, replay, purge, reset of positions.
     #[arg(long)]
     allow_mutations: bool,
     /// Run one tool call, which standard input describes. This command starts itself with this flag for each call.

@@ -2,6 +2,7 @@
 
 mod analyze;
 mod apply;
+mod backfill;
 mod chosen;
 mod describe;
 mod dev;
@@ -44,6 +45,7 @@ pub(super) enum Command {
     Describe(describe::Arguments),
     Start(lifecycle::Start),
     Stop(lifecycle::Stop),
+    Backfill(backfill::Arguments),
     Delete(lifecycle::Delete),
     Apply(apply::Arguments),
     Dev(dev::Arguments),
@@ -63,6 +65,7 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
         Command::Describe(arguments) => describe::describe(&arguments, context),
         Command::Start(arguments) => lifecycle::start(&arguments, context),
         Command::Stop(arguments) => lifecycle::stop(&arguments, context),
+        Command::Backfill(arguments) => backfill::backfill(&arguments, context),
         Command::Dev(arguments) => dev::dev(&arguments, context),
         Command::Apply(arguments) => apply::apply(&arguments, context),
         Command::Delete(arguments) => lifecycle::delete(&arguments, context),

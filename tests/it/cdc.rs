@@ -4,6 +4,7 @@
 mod checker;
 mod copier;
 mod failover;
+mod incremental;
 mod kills;
 mod load;
 mod ranges;

@@ -177,6 +177,9 @@ struct PictureNode<'a> {
     settings: BTreeMap<&'a str, &'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
+    /// The name of what users can have read again while the source reads on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    backfills: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Cost>,
 }
@@ -375,12 +378,14 @@ impl<'a> PictureNode<'a> {
             condition: None,
             settings: node.settings.iter().map(|given| (&*given.name, &*given.shown)).collect(),
             notes: Vec::new(),
+            backfills: None,
             measured: None,
         };
         match &node.kind {
             NodeKind::Source(read) => {
                 (shape.kind, shape.plugin) = ("source", Some(&*read.plugin));
                 shape.notes.extend(reading(read));
+                shape.backfills = read.source.backfills();
             }
             NodeKind::Operator(operator) | NodeKind::Split(operator) => {
                 shape.kind = if matches!(node.kind, NodeKind::Split(_)) { "split" } else { "processor" };

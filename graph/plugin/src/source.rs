@@ -10,6 +10,7 @@ use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::text::Str;
 use anabranch_record::{Position, Record};
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 
 use crate::arguments::Arguments;
 use crate::codes;
@@ -83,6 +84,12 @@ pub trait Source: Send + Sync {
     /// position are in `resume` and reach [`Reader::go_on`]. Otherwise, a reset partition has no mark.
     fn takes_resets(&self) -> bool {
         false
+    }
+
+    /// Returns the name of what a user can have read again while the source reads on ([`Request::Backfill`]), such as
+    /// `table`. `None` by default: nothing.
+    fn backfills(&self) -> Option<&'static str> {
+        None
     }
 
     /// Returns `true` if the records after a position still exist. Called for a source that can read again, before it
@@ -310,6 +317,12 @@ pub enum Request {
     },
 }
 
+/// A request that a source has accepted. Completes when the source has stored it.
+///
+/// # Errors
+/// The source could not store the request, or found that it cannot carry it out.
+pub type Requested = BoxFuture<'static, Result<(), Fault>>;
+
 /// How the engine gave up a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -440,11 +453,12 @@ pub trait Reader: Send {
         None
     }
 
-    /// Accepts a request of a user. By default the source supports none.
+    /// Accepts a request of a user, between two reads. The result completes when the request is stored, while the engine
+    /// continues to read; whoever drops it does not take the request back. By default the source supports none.
     ///
     /// # Errors
     /// The source does not support the request, or cannot carry it out. The run continues.
-    async fn request(&mut self, request: Request) -> Result<(), Fault> {
+    async fn request(&mut self, request: Request) -> Result<Requested, Fault> {
         Err(Fault::record(codes::REQUEST_UNSUPPORTED, format!("the source does not support the request {request:?}")))
     }
 

@@ -21,6 +21,7 @@ use super::fan_out::Output;
 use super::lanes::Lanes;
 use super::meter::{RowOutcomes, timed};
 use super::progress::{UnfinishedSource, UnreadSource};
+use super::requests::{Asked, Inbox};
 use super::tap::{NodeRole, Side, Tap};
 use crate::ack::LaneIndex;
 use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
@@ -60,6 +61,8 @@ pub(super) struct Reading {
     stamp: Stamp,
     /// Schedule for asking the source for its backlog.
     questions: Questions,
+    /// Requests of users.
+    inbox: Inbox,
     tap: Arc<Tap>,
 }
 
@@ -106,6 +109,7 @@ impl Reading {
             revoking: None,
             stamp: Stamp { connector: id.into() },
             questions: Questions::new(),
+            inbox: output.context.options.requests.open(&spec.connector),
             tap: output.tap(NodeRole::Source, &spec.connector),
             output,
         }
@@ -140,6 +144,10 @@ impl Reading {
                     self.resume_returned(returned?).await?;
                     continue;
                 }
+                asked = self.inbox.next() => {
+                    self.ask_source(asked).await;
+                    continue;
+                }
                 read = timed(self.reader.read(ask), &meters) => read,
                 () = self.questions.beside_read() => continue,
             };
@@ -154,6 +162,13 @@ impl Reading {
         // No more rows arrive. After draining, no further rows will be settled.
         context.lanes.caught_up(self.source);
         Ok(())
+    }
+
+    /// Passes a request on to the source.
+    pub(super) async fn ask_source(&mut self, Asked { request, answer }: Asked) {
+        let taken = self.reader.request(request).await.map_err(|fault| fault.at(&self.connector));
+        // Whoever asked may have gone: the source has the request nevertheless.
+        let _ = answer.send(taken);
     }
 
     fn named<T>(&self, result: Result<T, Fault>) -> Result<T, Fault> {

@@ -40,7 +40,7 @@ pub enum NodeRole {
 }
 
 impl NodeRole {
-    /// All stations.
+    /// All roles.
     pub const ALL: [NodeRole; 4] =
         [NodeRole::Source, NodeRole::Processor, NodeRole::Destination, NodeRole::DeadLetters];
 

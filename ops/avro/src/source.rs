@@ -13,7 +13,9 @@ use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::RecordShape;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::parameters::shared::Inference;
-use anabranch_plugin::source::{Backlog, OpenedSource, Read, Reader, Replay, Request, Room, Source, SourceKind, Start};
+use anabranch_plugin::source::{
+    Backlog, OpenedSource, Read, Reader, Replay, Request, Requested, Room, Source, SourceKind, Start,
+};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::avro::infer;
 use anabranch_record::extent::{CollectionSpace, Extent};
@@ -132,6 +134,10 @@ impl Source for Extracting {
         self.inner.examine().await
     }
 
+    fn backfills(&self) -> Option<&'static str> {
+        self.inner.backfills()
+    }
+
     fn takes_resets(&self) -> bool {
         self.inner.takes_resets()
     }
@@ -219,7 +225,7 @@ impl Reader for ExtractingReader {
         self.inner.change().await
     }
 
-    async fn request(&mut self, request: Request) -> Result<(), Fault> {
+    async fn request(&mut self, request: Request) -> Result<Requested, Fault> {
         self.inner.request(request).await
     }
 

@@ -98,6 +98,9 @@ anabranch_record::codes! {
     SLOT_FOREIGN: "postgres.slot_foreign",
         "Set another logrepl.slotName, drop the slot, or set logrepl.adoptSlot: true to read from it.";
 
+    /// The source does not carry out a request of a user.
+    REQUEST_REFUSED: "postgres.request_refused", "The message says what the source supports.";
+
     /// A table does not exist, or its changes cannot be read.
     SOURCE_TABLE: "postgres.source_table", "Correct tables; the message says what is wrong with it.";
 

@@ -2,9 +2,11 @@
 //!
 //! [`open`] decides from the stored positions, the slot and the publication with which step a run begins; [`driver`] runs
 //! the steps. [`stream`] holds the connection with the changes, [`pgoutput`] decodes it, [`changes`] makes records of it,
-//! and [`snapshot`] reads the rows that were there before. [`acknowledged`] is what gates all confirmations.
+//! and [`snapshot`] reads the rows that were there before; [`backfill`] reads rows beside the changes. [`acknowledged`] is
+//! what gates all confirmations.
 
 mod acknowledged;
+mod backfill;
 mod changes;
 mod config;
 mod copy;
@@ -20,6 +22,7 @@ mod position;
 mod publication;
 mod reader;
 mod record;
+mod requests;
 mod schema;
 mod slot;
 mod snapshot;
@@ -50,6 +53,7 @@ use async_trait::async_trait;
 use crate::address::Address;
 use crate::codes;
 use crate::name::TABLES;
+use backfill::StoredBackfills;
 use changes::{Changes, OnTruncate, Seen, Taken};
 use config::{Config, Drift, OnGap, Partial, SnapshotMode};
 use lsn::Lsn;
@@ -80,7 +84,8 @@ struct Settings {
     /// of public, `sales.*` all tables of sales. Names are case-sensitive; put a name with a dot in double quotes.
     #[parameter(required, aliases = ["table"], example = "orders")]
     tables: Argument<Vec<Str>>,
-    /// Reading of the rows that exist before the changes: initial (once), never, or only (without changes).
+    /// Reading of the rows that exist: initial (once, before the changes), incremental (once, beside the changes), never, or
+    /// only (without changes).
     #[parameter(default = "initial")]
     snapshot_mode: SnapshotMode,
     /// Maximum number of rows that a snapshot reads at once.
@@ -89,6 +94,11 @@ struct Settings {
     /// Number of connections that read a snapshot.
     #[parameter(name = "snapshot.parallel", default = 4, greater_than = 0, less_than = 65)]
     parallel: usize,
+    /// Time after which a snapshot ends, so that the server need not keep its log for longer: the ranges of tables that are
+    /// being read are completed, and tables with ranges that are left are read again, beside the changes. Tables without a
+    /// key are read to their end. 0 = no limit.
+    #[parameter(default = "0s")]
+    max_snapshot_time: Duration,
     /// How changes are read: auto and logrepl are logical replication.
     #[parameter(default = "auto", one_of = ["auto", "logrepl"])]
     cdc_mode: Str,
@@ -176,6 +186,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn Source>, Diagnostics> {
         address: Arc::new(address),
         selectors,
         mode: settings.snapshot_mode,
+        snapshot_time: Some(settings.max_snapshot_time).filter(|time| !time.is_zero()),
         parallel: settings.parallel,
         fetch: settings.fetch_size,
         publication: settings.publication.into_value(),
@@ -234,6 +245,10 @@ impl Source for PostgresSource {
         Replay::Exactly
     }
 
+    fn backfills(&self) -> Option<&'static str> {
+        (self.0.mode != SnapshotMode::Only).then_some("table")
+    }
+
     fn takes_resets(&self) -> bool {
         true
     }
@@ -282,7 +297,9 @@ impl Source for PostgresSource {
     }
 
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
-        let is_other = RangePosition::decode(position).is_ok() || Plan::decode(position).is_ok();
+        let is_other = RangePosition::decode(position).is_ok()
+            || Plan::decode(position).is_ok()
+            || StoredBackfills::decode(position).is_ok();
         Some(if is_other { Ok(()) } else { StoredPosition::decode(position).map(drop) })
     }
 

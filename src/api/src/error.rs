@@ -217,7 +217,10 @@ impl From<ControlError> for ApiError {
             | ControlError::NotRunning(_)
             | ControlError::Stopping(_)
             | ControlError::Invalid { .. }
+            | ControlError::NoSource { .. }
+            | ControlError::Refused(..)
             | ControlError::Loading(_) => Kind::FailedPrecondition,
+            ControlError::Late => Kind::Unavailable,
             ControlError::Busy(_) => Kind::Aborted,
             ControlError::ServiceStopping | ControlError::Store(_) => Kind::Unavailable,
         };

@@ -1,4 +1,4 @@
-//! Endpoints that start and stop pipelines.
+//! Endpoints that start and stop pipelines, and have sources read again.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::error::{ApiError, Error};
 use crate::view::View;
 
 pub(super) fn router() -> OpenApiRouter<Arc<View>> {
-    OpenApiRouter::new().routes(routes!(start)).routes(routes!(stop))
+    OpenApiRouter::new().routes(routes!(start)).routes(routes!(stop)).routes(routes!(backfill))
 }
 
 /// An empty result.
@@ -33,6 +33,17 @@ struct Stop {
     /// Drops records in flight; they are read again at the next start.
     #[serde(default)]
     force: bool,
+}
+
+/// What a source reads again.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Backfill {
+    /// Id of the source in the pipeline.
+    connector: String,
+    /// What it reads again, as its settings name it: the name of a table.
+    #[schema(example = "public.orders")]
+    part: String,
 }
 
 /// Start a pipeline
@@ -73,5 +84,29 @@ async fn stop(
     Body(Stop { force }): Body<Stop>,
 ) -> Result<Json<Done>, ApiError> {
     view.control.stop(&id, force, false).await?;
+    Ok(Json(Done {}))
+}
+
+/// Read a part of a source again
+///
+/// A source of a running pipeline reads all records of a part, such as a table, beside those that arrive. Returns when the
+/// source has stored the request, which it carries out even if the service ends meanwhile.
+#[utoipa::path(
+    post, path = "/v1/pipelines/{id}/backfill", tag = "pipelines",
+    params(("id" = String, Path, description = "Id of the pipeline")),
+    request_body = Backfill,
+    responses((status = 200, description = "The source reads the part again", body = Done),
+              (status = 400, description = "`pipeline.not_running`, `pipeline.no_source`, `request_unsupported`, or the \
+                                            reason of the source", body = Error),
+              (status = 404, description = "`pipeline.not_found`", body = Error),
+              (status = 409, description = "`pipeline.busy`", body = Error),
+              (status = 503, description = "`pipeline.request_late`", body = Error)),
+)]
+async fn backfill(
+    State(view): State<Arc<View>>,
+    Path(id): Path<String>,
+    Body(Backfill { connector, part }): Body<Backfill>,
+) -> Result<Json<Done>, ApiError> {
+    view.control.backfill(&id, &connector, part.into()).await?;
     Ok(Json(Done {}))
 }

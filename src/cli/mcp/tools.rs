@@ -23,7 +23,8 @@ use crate::codes;
 use crate::docs::errors;
 use crate::mcp::{Cancellation, Effect, Tool};
 use arguments::{
-    Apply, Code, DryRun, Id, Inspect, Letter, Letters, Nothing, Plan, Plugin, Purge, Replay, Reset, Stop, Text, Trial,
+    Apply, Backfill, Code, DryRun, Id, Inspect, Letter, Letters, Nothing, Plan, Plugin, Purge, Replay, Reset, Stop,
+    Text, Trial,
 };
 
 /// Maximum number of records that `inspect` returns.
@@ -231,6 +232,15 @@ fn changes(shared: &Arc<Shared>) -> Vec<Tool> {
             |shared, Stop { id, force }: Stop| {
                 let path = format!("/v1/pipelines/{}/stop", escaped(&id));
                 shared.post("pipelines.stop", &path, &json!({ "force": force }))
+            },
+        ),
+        tool(
+            shared,
+            ("backfill", "Read a table again", Effect::Changes),
+            "Has a source of a running pipeline read all rows of a table again, beside the changes that arrive.",
+            |shared, Backfill { id, connector, table }: Backfill| {
+                let path = format!("/v1/pipelines/{}/backfill", escaped(&id));
+                shared.post("pipelines.backfill", &path, &json!({ "connector": connector, "part": table }))
             },
         ),
         tool(

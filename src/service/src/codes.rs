@@ -48,8 +48,15 @@ anabranch_record::codes! {
     /// The pipeline does not exist.
     PIPELINE_NOT_FOUND: "pipeline.not_found", "`pipelines list` lists the pipelines.";
 
+    /// The pipeline has no source with this id.
+    PIPELINE_NO_SOURCE: "pipeline.no_source", "The message lists the sources of the pipeline.";
+
     /// The pipeline does not run.
     PIPELINE_NOT_RUNNING: "pipeline.not_running", "Start the pipeline first.";
+
+    /// The source of a pipeline did not store a request in time, because the pipeline is busy.
+    PIPELINE_REQUEST_LATE: "pipeline.request_late",
+        "The source may carry it out later; ask again when its records are delivered.";
 
     /// The pipeline is running.
     PIPELINE_RUNNING: "pipeline.running", "Stop the pipeline first.";

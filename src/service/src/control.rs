@@ -4,10 +4,11 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anabranch_graph::exec::{RunOptions, Taps};
+use anabranch_graph::exec::{RequestError, RunOptions, Taps};
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_plugin::source::Request;
 use anabranch_plugin::state::StoreError;
 use anabranch_process::log::Log;
 use anabranch_process::runtime::TEXTS;
@@ -29,6 +30,9 @@ use crate::traces::{Exporter, SpanCounts};
 
 /// How long a request waits for a pipeline that another request holds.
 const BUSY: Duration = Duration::from_secs(20);
+
+/// How long a source may take to store a request.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Reason why a request changed nothing.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +63,22 @@ pub enum ControlError {
     /// Another request is changing the pipeline.
     #[error("another request is changing pipeline {0}")]
     Busy(Str),
+    /// The pipeline has no source with this id, and these.
+    #[error("pipeline {pipeline} has no source {source_id:?}; its sources are {}", .sources.join(", "))]
+    NoSource {
+        /// The pipeline.
+        pipeline: Str,
+        /// The id.
+        source_id: Str,
+        /// Ids of its sources.
+        sources: Vec<String>,
+    },
+    /// The source does not take the request: the code and the text of the reason.
+    #[error("{1}")]
+    Refused(Code, String),
+    /// The source did not take the request in time.
+    #[error("the source did not store the request within {} s, because the pipeline is busy; it may do so later", PATIENCE.as_secs())]
+    Late,
     /// The service is stopping.
     #[error("the service is stopping")]
     ServiceStopping,
@@ -78,6 +98,9 @@ impl ControlError {
             ControlError::Invalid { .. } => codes::PIPELINE_INVALID,
             ControlError::Loading(_) => codes::PIPELINE_LOADING,
             ControlError::Busy(_) => codes::PIPELINE_BUSY,
+            ControlError::NoSource { .. } => codes::PIPELINE_NO_SOURCE,
+            ControlError::Refused(code, _) => *code,
+            ControlError::Late => codes::PIPELINE_REQUEST_LATE,
             ControlError::ServiceStopping => codes::SERVICE_STOPPING,
             ControlError::Store(_) => codes::STORE_UNAVAILABLE,
         }
@@ -93,8 +116,11 @@ impl ControlError {
             ),
             ControlError::Invalid { .. } => Some("`anabranch pipelines validate` shows all errors in files"),
             ControlError::Busy(_) => Some("try again in a moment"),
+            ControlError::NotRunning(_) => Some("start the pipeline first"),
             ControlError::NotFound(_)
-            | ControlError::NotRunning(_)
+            | ControlError::NoSource { .. }
+            | ControlError::Refused(..)
+            | ControlError::Late
             | ControlError::Loading(_)
             | ControlError::ServiceStopping
             | ControlError::Store(_) => None,
@@ -255,6 +281,36 @@ impl Control {
         self.entry(id).ok().map(|entry| (entry.taps.clone(), entry.seen.subscribe()))
     }
 
+    /// Has a source read all records of a part again, such as a table, beside those that arrive, and returns when the
+    /// source has stored that.
+    ///
+    /// # Errors
+    /// The pipeline does not run, or the source refuses it.
+    pub async fn backfill(&self, id: &str, connector: &str, part: Str) -> Result<(), ControlError> {
+        let entry = self.entry(id)?;
+        if !entry.is_live() {
+            return Err(ControlError::NotRunning(entry.id.clone()));
+        }
+        let asked = entry.requests.ask(connector, Request::Backfill { part });
+        match timeout(PATIENCE, asked).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(RequestError::NotRead)) => {
+                let sources = entry.requests.sources();
+                match sources.iter().any(|source| source == connector) {
+                    true => Err(ControlError::NotRunning(entry.id.clone())),
+                    false => {
+                        Err(ControlError::NoSource { pipeline: entry.id.clone(), source_id: connector.into(), sources })
+                    }
+                }
+            }
+            Ok(Err(RequestError::Full)) => Err(ControlError::Busy(entry.id.clone())),
+            Ok(Err(RequestError::Refused(fault))) => {
+                Err(ControlError::Refused(fault.code(), self.shared().log.masked(&fault.message())))
+            }
+            Err(_) => Err(ControlError::Late),
+        }
+    }
+
     /// Returns the first error of a pipeline that cannot run.
     pub fn invalid(&self, id: &str) -> Option<Str> {
         match self.entry(id).ok()?.plan() {
@@ -368,6 +424,7 @@ impl Control {
                 once: *once,
                 mask: pipeline.compiled.secrets.clone().into(),
                 taps: entry.taps.clone(),
+                requests: entry.requests.clone(),
                 traces: traces.as_ref().map(|traces| traces.tracing()),
             },
             store: store.clone(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use anabranch_graph::exec::Taps;
+use anabranch_graph::exec::{SourceRequests, Taps};
 use anabranch_record::text::Str;
 use anabranch_store::{Status, StopReason};
 use tokio::sync::{Mutex as Gate, watch};
@@ -35,6 +35,8 @@ pub(super) struct PipelineEntry {
     pub(super) seen: watch::Sender<LifecycleState>,
     /// The taps for inspecting its records, shared by all of its runs.
     pub(super) taps: Arc<Taps>,
+    /// Passes requests to its sources, shared by all of its runs.
+    pub(super) requests: Arc<SourceRequests>,
     /// True while the pipeline is live. The status may show the end earlier.
     live: watch::Sender<bool>,
     /// True during a trial start: its outcome concerns the request and not the service.
@@ -54,6 +56,7 @@ impl PipelineEntry {
             orders: watch::Sender::new(LifecycleCommand::Run),
             seen: watch::Sender::new(LifecycleState::new(status)),
             taps: Arc::default(),
+            requests: Arc::default(),
             live: watch::Sender::new(false),
             on_trial: AtomicBool::new(false),
             plan: Mutex::new(plan),

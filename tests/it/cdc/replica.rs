@@ -1,7 +1,9 @@
 //! A replica of tables in another database: each type, changes of the columns, truncation.
 
+use std::time::{Duration, Instant};
+
 use super::server::{Database, Release};
-use crate::process::{Process, Workspace};
+use crate::process::{Output, PATIENCE, Process, Workspace};
 
 /// A service that copies tables from one database to another.
 pub struct Replica {
@@ -15,6 +17,11 @@ impl Replica {
     /// Starts it with SQL for both databases, SQL for the source alone, and further settings of source and destination.
     pub fn start(release: Release, both: &str, source_only: &str, settings: [&str; 2]) -> Option<Replica> {
         let (source, copy) = (Database::logical(release)?, Database::create()?);
+        Some(Replica::between(source, copy, both, source_only, settings))
+    }
+
+    /// Like [`Replica::start`], with databases.
+    pub fn between(source: Database, copy: Database, both: &str, source_only: &str, settings: [&str; 2]) -> Replica {
         for database in [&source, &copy] {
             database.query(both);
         }
@@ -45,7 +52,7 @@ pipelines:
         );
         workspace.write("pipelines/p.yaml", text);
         let process = workspace.start(&["run"]);
-        Some(Replica { source, copy, process, workspace })
+        Replica { source, copy, process, workspace }
     }
 
     /// Waits until a query has the same rows in both databases, and one at least.
@@ -69,6 +76,34 @@ pipelines:
         self.process.wait_for_end();
         let next = self.workspace.start(&["run"]);
         std::mem::replace(&mut self.process, next).finish().both()
+    }
+
+    /// Waits until something holds of the replica.
+    #[track_caller]
+    pub fn wait_until(&mut self, what: &str, mut done: impl FnMut(&Replica) -> bool) {
+        let begun = Instant::now();
+        while !done(self) {
+            assert!(self.process.is_running() && begun.elapsed() < PATIENCE, "{what}: {}", self.printed());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What the service has logged.
+    pub fn printed(&self) -> String {
+        self.process.printed()()
+    }
+
+    /// Has a table read again.
+    #[track_caller]
+    pub fn backfill(&mut self, table: &str) -> Output {
+        self.ask_backfill("in", table)
+    }
+
+    /// Asks a source of the pipeline to read a table again.
+    #[track_caller]
+    pub fn ask_backfill(&mut self, connector: &str, table: &str) -> Output {
+        let flag = format!("--api.http.address={}", self.process.address());
+        self.workspace.run(&["pipelines", "backfill", "replica", connector, "--table", table, &flag])
     }
 
     pub fn end(self) {

@@ -130,6 +130,10 @@ impl Reading {
                 biased;
                 done = &mut work => return Ok(done),
                 () = self.questions.beside_wait() => None,
+                asked = self.inbox.next() => {
+                    self.ask_source(asked).await;
+                    continue;
+                }
                 change = self.reader.change() => Some(change),
             };
             match change {

@@ -7,10 +7,13 @@ use std::collections::HashMap;
 
 use anabranch_plugin::parameters::Choice;
 use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use anabranch_record::{Position, Record};
 
+use super::backfill::window::{RowChange, row_key};
+use super::backfill::{Chunk, KeyTexts, Visible, Window};
 use super::lsn::Lsn;
-use super::pgoutput::{Begin, Change, Commit, Relation};
+use super::pgoutput::{Begin, Cell, Change, Commit, OldTuple, Relation, Tuple};
 use super::position::{ChangePosition, PositionEncoder};
 use super::record::{Layout, Origin};
 use crate::codes;
@@ -90,6 +93,22 @@ pub(super) struct Changes {
     partial: Option<(Lsn, u64)>,
     /// Transactions that were committed here or later are not read.
     limit: Option<Lsn>,
+    /// Ids of the transactions that a chunk may not contain although the stream had them; `None` if nothing is read beside
+    /// the changes.
+    streamed: Option<Vec<u32>>,
+    /// The chunk that is merged with the changes, and the number of `streamed` when it was begun.
+    window: Option<(Window, usize)>,
+    /// The table that is read beside the changes.
+    filled: Option<FilledTable>,
+}
+
+/// A table whose rows are read beside the changes.
+struct FilledTable {
+    title: Str,
+    /// The columns of its key.
+    key: Vec<Str>,
+    /// Keys of rows that are to be read again.
+    again: Vec<KeyTexts>,
 }
 
 impl Changes {
@@ -105,7 +124,72 @@ impl Changes {
             said: from.end,
             partial: Some((from.commit, from.ordinal)).filter(|(commit, _)| *commit != Lsn::ZERO),
             limit,
+            streamed: None,
+            window: None,
+            filled: None,
         }
+    }
+
+    /// Begins a chunk of a table, which is being read from now on. See [`Window`].
+    pub(super) fn open_window(&mut self, title: &Str, key: &[Str]) {
+        if self.filled.as_ref().is_none_or(|filled| filled.title != *title) {
+            self.filled = Some(FilledTable { title: title.clone(), key: key.to_vec(), again: Vec::new() });
+        }
+        let window = Window::open(title.clone(), key.to_vec());
+        let streamed = self.streamed.get_or_insert_with(Vec::new).len();
+        self.window = Some((window, streamed));
+    }
+
+    /// Takes the chunk that was read. Returns `false` if it does not contain a transaction that the stream had before the
+    /// chunk was begun: then it has to be read again.
+    pub(super) fn merge(&mut self, chunk: Chunk) -> bool {
+        let (Some((mut window, before)), Some(streamed)) = (self.window.take(), &mut self.streamed) else {
+            return false;
+        };
+        let is_complete = streamed.iter().take(before).all(|xid| chunk.visible.sees(*xid));
+        forget_visible(streamed, &chunk.visible);
+        if is_complete {
+            window.merge(chunk);
+            self.window = Some((window, 0));
+        }
+        is_complete
+    }
+
+    /// Ends a chunk that was not read.
+    pub(super) fn drop_window(&mut self) {
+        self.window = None;
+    }
+
+    /// Returns `true` if the rows of the chunk are to be passed on here, before the next transaction.
+    pub(super) fn is_at_chunk(&self) -> bool {
+        let until = self.window.as_ref().and_then(|(window, _)| window.until());
+        self.transaction.is_none() && self.partial.is_none() && until.is_some_and(|until| self.end >= until)
+    }
+
+    /// Returns the chunk without the rows that changed; `None` if it is to be read again.
+    pub(super) fn close_window(&mut self) -> Option<Chunk> {
+        self.window.take()?.0.close()
+    }
+
+    /// Returns the table with rows that are to be read again, and their keys, once.
+    pub(super) fn take_again(&mut self) -> Option<(Str, Vec<KeyTexts>)> {
+        let filled = self.filled.as_mut().filter(|filled| !filled.again.is_empty())?;
+        Some((filled.title.clone(), std::mem::take(&mut filled.again)))
+    }
+
+    /// Returns `true` if the stream is to wait until a chunk is read.
+    pub(super) fn waits_for_chunk(&self) -> bool {
+        self.window.as_ref().is_some_and(|(window, _)| window.is_full())
+    }
+
+    /// Ends the reading of rows beside the changes.
+    pub(super) fn end_windows(&mut self) {
+        (self.streamed, self.window, self.filled) = (None, None, None);
+    }
+
+    /// Returns the place that the last position says.
+    pub(super) fn said(&self) -> Lsn {
+        self.said
     }
 
     /// Returns the place up to which all transactions are read.
@@ -172,12 +256,15 @@ impl Changes {
             Change::Commit(commit) => return self.commit(commit, records),
             Change::Relation(relation) => return Ok(Taken::Relation(relation)),
             Change::Insert { relation, new } => {
+                self.watch(relation, None, Some(&new));
                 self.row(relation, records, |layout, origin| layout.insert(origin, &new))?;
             }
             Change::Update { relation, old, new } => {
+                self.watch(relation, old.as_ref(), Some(&new));
                 self.row(relation, records, |layout, origin| layout.update(origin, old.as_ref(), new))?;
             }
             Change::Delete { relation, old } => {
+                self.watch(relation, Some(&old), None);
                 self.row(relation, records, |layout, origin| layout.delete(origin, &old))?;
             }
             Change::Truncate { relations } => {
@@ -202,6 +289,9 @@ impl Changes {
         let skip = partial.map_or(0, |(_, read)| read);
         // It does not arrive if none of its changes is published any more.
         self.partial = self.partial.filter(|(commit, _)| *commit > begin.commit);
+        if let Some(streamed) = &mut self.streamed {
+            streamed.push(begin.xid);
+        }
         self.transaction = Some(Transaction { begin, ordinal: 0, skip, is_encoded: false });
         Ok(Taken::More)
     }
@@ -217,6 +307,30 @@ impl Changes {
             records.push(record.with_position(self.encoder.end(self.end)));
         }
         Ok(self.taken())
+    }
+
+    /// Notes that a row changed, for a chunk that is being read. Changes that were read before count too.
+    fn watch(&mut self, relation: u32, old: Option<&OldTuple>, new: Option<&Tuple>) {
+        let (Some(filled), Some(transaction)) = (&mut self.filled, &self.transaction) else { return };
+        let Some((_, Seen::Read(layout))) = self.tables.get(&relation) else { return };
+        if *layout.table() != filled.title {
+            return;
+        }
+        let before = old.map(|(OldTuple::Key(row) | OldTuple::Full(row))| row);
+        let is_partial =
+            !matches!(old, Some(OldTuple::Full(_))) && new.is_some_and(|row| row.0.contains(&Cell::Unchanged));
+        if let (true, Some(before), Some(after)) = (is_partial, before, new) {
+            // Whether the rows around the new key are read already is not known here.
+            let key = |row, other| row_key(layout, &filled.key, row, Some(other));
+            if let (old, Some(new)) = (key(before, after), key(after, before))
+                && old.as_ref() != Some(&new)
+            {
+                filled.again.extend(new.texts());
+            }
+        }
+        if let Some((window, _)) = &mut self.window {
+            window.note(layout, RowChange { xid: transaction.begin.xid, before, after: new, is_partial });
+        }
     }
 
     /// Takes a change of a row.
@@ -248,6 +362,9 @@ impl Changes {
         let Some(transaction) = &mut self.transaction else {
             return Err(contradiction("a change is outside of a transaction"));
         };
+        if let (Some((window, _)), Some(table)) = (&mut self.window, &table) {
+            window.note_truncated(transaction.begin.xid, table);
+        }
         let (Some(table), true) = (table, transaction.count()) else { return Ok(()) };
         let origin = transaction.origin();
         match (on_truncate, self.tables.get_mut(&relation)) {
@@ -279,6 +396,11 @@ impl Changes {
         }
         records.push(previous.with_position(self.encoder.change(ordinal)));
     }
+}
+
+/// Forgets the transactions that every later chunk contains.
+fn forget_visible(streamed: &mut Vec<u32>, visible: &Visible) {
+    streamed.retain(|xid| !visible.sees(*xid));
 }
 
 fn contradiction(what: &str) -> Fault {

@@ -15,6 +15,8 @@ use crate::address::Address;
 pub(super) enum SnapshotMode {
     /// They are read once.
     Initial,
+    /// They are read beside the changes.
+    Incremental,
     /// They are not read.
     Never,
     /// They are read, and no changes.
@@ -22,8 +24,12 @@ pub(super) enum SnapshotMode {
 }
 
 impl Choice for SnapshotMode {
-    const CHOICES: &'static [(&'static str, Self)] =
-        &[("initial", SnapshotMode::Initial), ("never", SnapshotMode::Never), ("only", SnapshotMode::Only)];
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("initial", SnapshotMode::Initial),
+        ("incremental", SnapshotMode::Incremental),
+        ("never", SnapshotMode::Never),
+        ("only", SnapshotMode::Only),
+    ];
 }
 
 /// What happens if changes after the stored position do not exist any more.
@@ -70,6 +76,8 @@ pub(super) struct Config {
     pub(super) address: Arc<Address>,
     pub(super) selectors: Vec<Selector>,
     pub(super) mode: SnapshotMode,
+    /// Time after which rows are read beside the changes; `None` = never.
+    pub(super) snapshot_time: Option<Duration>,
     /// Number of connections of a snapshot.
     pub(super) parallel: usize,
     /// Maximum number of records that a snapshot passes on at once.

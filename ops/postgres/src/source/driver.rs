@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::acknowledged::Acknowledged;
+use super::backfill::{self, Backfills, Filling};
 use super::changes::{Changes, Seen, Taken};
 use super::config::{Config, Drift, SnapshotMode};
 use super::database::Database;
@@ -82,6 +83,8 @@ pub(super) enum Step {
     Snapshot(ChangePosition),
     /// Read the changes from a position on.
     Changes(ChangePosition),
+    /// Read the changes from a position on, and all rows beside them.
+    Incremental(ChangePosition),
     /// Read a snapshot and no changes.
     Rows,
     /// Nothing is left.
@@ -98,7 +101,8 @@ pub(super) struct Driver {
     pub(super) tables: Vec<Table>,
     /// `None` if nothing but a snapshot is read.
     pub(super) publication: Option<Publication>,
-    pub(super) schemas: Option<Schemas>,
+    pub(super) schemas: Option<Arc<Schemas>>,
+    pub(super) backfills: Arc<Backfills>,
     pub(super) events: Events,
     pub(super) acknowledged: Arc<Acknowledged>,
     pub(super) step: Step,
@@ -121,11 +125,21 @@ impl Driver {
             Step::Nothing => return self.events.send(Read::End).await,
             Step::Rows => return self.read_rows_only().await,
             Step::Changes(from) => from,
+            Step::Incremental(from) => self.begin_incremental(from).await?,
             Step::Create { is_new, drops } => self.create(is_new, drops).await?,
             Step::Snapshot(from) => self.resume_snapshot(from).await?,
         };
+        self.backfills.resume(&self.tables).await?;
         self.follow(&from, None).await?;
         Ok(())
+    }
+
+    /// Stores that all rows are read beside the changes, and then that the changes are read.
+    async fn begin_incremental(&mut self, from: ChangePosition) -> Result<ChangePosition, Ended> {
+        let tables = backfill::measured(&mut self.queries, &self.tables).await?;
+        self.backfills.add(tables).await?;
+        self.store(&from).await?;
+        Ok(from)
     }
 
     fn at(&self, stage: Stage, end: Lsn) -> ChangePosition {
@@ -160,6 +174,9 @@ impl Driver {
         tracing::info!(slot = name.as_str(), at = %created.consistent, "created a slot");
         let from = self.at(Stage::Changes, created.consistent);
         let Some(snapshot) = created.snapshot.filter(|_| exports) else {
+            if self.config.mode == SnapshotMode::Incremental {
+                return self.begin_incremental(from).await;
+            }
             self.store(&from).await?;
             return Ok(from);
         };
@@ -204,7 +221,7 @@ impl Driver {
     }
 
     /// Reads a snapshot, and stores `after` when all rows are delivered.
-    async fn read_snapshot(&self, exported: &Exported, plan: Plan, after: &ChangePosition) -> Result<(), Ended> {
+    async fn read_snapshot(&mut self, exported: &Exported, plan: Plan, after: &ChangePosition) -> Result<(), Ended> {
         let began = Instant::now();
         let snapshot = Snapshot {
             address: &self.config.address,
@@ -212,11 +229,22 @@ impl Driver {
             rows: self.config.fetch.clamp(1, ROWS),
             tables: &self.tables,
             publication: self.publication.as_ref(),
-            schemas: self.schemas.as_ref(),
+            schemas: self.schemas.as_deref(),
             events: &self.events,
             acknowledged: &self.acknowledged,
+            until: self.config.snapshot_time.filter(|_| self.publication.is_some()).map(|time| began + time),
         };
-        snapshot.read(exported, plan).await?;
+        let left = snapshot.read(exported, plan).await?;
+        if !left.is_empty() {
+            let titles = left.iter().map(Table::title).collect::<Vec<_>>().join(", ");
+            tracing::info!(
+                slot = self.config.slot.as_str(),
+                tables = titles,
+                "the snapshot takes longer than maxSnapshotTime: the rows of these tables are read beside the changes"
+            );
+            let left = backfill::measured(&mut self.queries, &left).await?;
+            self.backfills.add(left).await?;
+        }
         tracing::info!(slot = self.config.slot.as_str(), seconds = began.elapsed().as_secs(), "read the snapshot");
         self.store(after).await?;
         self.events.send(Read::Finished(PLAN)).await
@@ -242,6 +270,7 @@ impl Driver {
             caught_up_at: end,
             reports_end: limit.is_none(),
             is_caught_up: false,
+            filling: Filling::new(&self.config, self.publication.clone(), self.schemas.clone()),
         };
         let followed = self.pass_on(&mut stream, &mut follower).await;
         if limit.is_none() && matches!(followed, Err(Ended::Stopped)) {
@@ -256,13 +285,21 @@ impl Driver {
         let mut ticks = interval(PROGRESS);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            if follower.reports_end {
+                self.fill(follower).await?;
+            }
             let chunk = tokio::select! {
                 biased;
-                chunk = stream.chunks.recv() => chunk,
+                looked = follower.filling.looked() => {
+                    self.take_look(looked, follower).await?;
+                    continue;
+                }
+                chunk = stream.chunks.recv(), if !follower.changes.waits_for_chunk() => chunk,
                 _ = ticks.tick() => {
                     self.move_on(follower).await?;
                     continue;
                 }
+                () = self.backfills.added(), if follower.reports_end => continue,
                 () = self.events.0.closed() => return Err(Ended::Stopped),
             };
             let Some(chunk) = chunk else { return Err(self.broken(stream.ended().await).into()) };
@@ -276,6 +313,7 @@ impl Driver {
                 self.send(follower).await?;
             }
             if follower.reports_end
+                && !self.backfills.is_pending()
                 && stream.is_drained()
                 && follower.changes.is_between()
                 && follower.changes.end() >= follower.caught_up_at
@@ -327,8 +365,12 @@ impl Driver {
     }
 
     /// Passes on the records that are complete.
-    async fn send(&self, follower: &mut Follower) -> Result<(), Ended> {
+    pub(super) async fn send(&self, follower: &mut Follower) -> Result<(), Ended> {
         follower.bytes = 0;
+        if let Some((table, keys)) = follower.changes.take_again() {
+            // Stored before the change is, which would not come again after a crash.
+            self.backfills.read_again(&table, keys).await?;
+        }
         self.acknowledged.note_read_end(follower.changes.end());
         if follower.records.is_empty() {
             return Ok(());
@@ -339,7 +381,7 @@ impl Driver {
     }
 
     /// Passes on the place up to which there is nothing to read.
-    async fn move_on(&self, follower: &mut Follower) -> Result<(), Ended> {
+    pub(super) async fn move_on(&self, follower: &mut Follower) -> Result<(), Ended> {
         self.acknowledged.note_read_end(follower.changes.end());
         match follower.changes.progress() {
             Some(position) => self.events.send(Read::Progress(CHANGES, position)).await,
@@ -396,8 +438,8 @@ impl Driver {
 }
 
 /// The state of a stream that is read.
-struct Follower {
-    changes: Changes,
+pub(super) struct Follower {
+    pub(super) changes: Changes,
     /// Records that are complete and not passed on.
     records: Vec<Record>,
     /// Size of what was decoded since records were passed on.
@@ -408,4 +450,6 @@ struct Follower {
     reports_end: bool,
     /// True if the engine knows that nothing is left.
     is_caught_up: bool,
+    /// The rows that are read beside it.
+    pub(super) filling: Filling,
 }

@@ -1,5 +1,6 @@
 //! Watches slot and publication while changes are read: the server does not say when it drops changes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anabranch_record::fault::{Fault, FaultClass};
@@ -10,6 +11,7 @@ use super::config::Config;
 use super::database::Database;
 use super::lsn::Lsn;
 use super::slot::{self, HERE, Slot};
+use super::snapshot::stored;
 use super::tables::Table;
 use super::wire::{Session, literal};
 use super::{publication, slot::missing};
@@ -17,7 +19,7 @@ use crate::codes;
 
 /// Bytes of the log behind which a slot that stands still is moved by a message.
 const BEHIND: u64 = 16 << 20;
-/// Prefix of the message that moves a slot.
+/// Prefix of the messages of a source in the log.
 const PREFIX: &str = "anabranch";
 /// Age of the oldest transaction for which the server keeps rows of its catalogue, above which the log warns.
 const OLD: i64 = 500_000_000;
@@ -38,6 +40,7 @@ impl Guard {
         ticks.tick().await;
         let mut database: Option<Database> = None;
         let mut behind = Behind::default();
+        let mut parts: Option<BTreeSet<u32>> = None;
         loop {
             ticks.tick().await;
             let mut connected = match database.take() {
@@ -51,7 +54,7 @@ impl Guard {
                     }
                 },
             };
-            match self.check(&mut connected, &mut behind).await {
+            match self.check(&mut connected, &mut behind, &mut parts).await {
                 Ok(()) => database = Some(connected),
                 Err(fault) if fault.class() == FaultClass::Transient => {
                     tracing::debug!(%fault, "cannot check the slot");
@@ -61,7 +64,12 @@ impl Guard {
         }
     }
 
-    async fn check(&self, database: &mut Database, behind: &mut Behind) -> Result<(), Fault> {
+    async fn check(
+        &self,
+        database: &mut Database,
+        behind: &mut Behind,
+        parts: &mut Option<BTreeSet<u32>>,
+    ) -> Result<(), Fault> {
         let name = self.config.slot.as_str();
         // Read before the slot, because it may move meanwhile.
         let found = slot::find(database, name, self.version).await?;
@@ -78,15 +86,33 @@ impl Guard {
             tracing::warn!("{warning}");
         }
         self.check_publication(database).await?;
+        self.note_partitions(database, parts).await?;
         let end = database.value("reading the end of the log", &format!("SELECT {HERE}")).await?;
         let end: Lsn = end.and_then(|text| text.parse().ok()).unwrap_or_default();
         self.acknowledged.note_server_end(end);
         if !self.config.heartbeat.is_zero() && behind.is_stuck(confirmed, end, self.config.heartbeat) {
-            let sql = format!("SELECT pg_catalog.pg_logical_emit_message(true, {}, '')", literal(PREFIX));
-            if let Err(fault) = database.rows("writing a message that moves the slot", &sql).await {
-                tracing::debug!(%fault, "cannot write a message that moves the slot");
+            write_message(database).await;
+        }
+        Ok(())
+    }
+
+    /// Logs partitions that were added: rows that one has when it is attached are in no transaction of the stream.
+    async fn note_partitions(&self, database: &mut Database, known: &mut Option<BTreeSet<u32>>) -> Result<(), Fault> {
+        let partitioned = self.tables.iter().filter(|table| table.kind == 'p').cloned().collect::<Vec<_>>();
+        if partitioned.is_empty() {
+            return Ok(());
+        }
+        let found = stored(database, &partitioned).await?;
+        for (_, table, part) in &found {
+            if known.as_ref().is_some_and(|known| !known.contains(&part.oid)) {
+                tracing::info!(
+                    table = table.as_str(),
+                    partition = part.name.as_str(),
+                    "a partition was added; if it had rows before, `anabranch pipelines backfill` reads them"
+                );
             }
         }
+        *known = Some(found.into_iter().map(|(.., part)| part.oid).collect());
         Ok(())
     }
 
@@ -95,6 +121,20 @@ impl Guard {
         let found = publication::find(database, name, self.version).await?;
         let Some(found) = found else { return Err(no_publication(name, &self.tables)) };
         found.check(name, &self.tables, self.config.partial == super::config::Partial::Accept)
+    }
+}
+
+/// Writes a message to the log: the server sends at once what was committed before, and moves the slot of a quiet database.
+pub(super) async fn write_message(database: &mut Database) {
+    // Standbys may not answer.
+    let sql = format!(
+        "BEGIN; SET LOCAL synchronous_commit = local; SELECT pg_catalog.pg_logical_emit_message(true, {}, ''); COMMIT",
+        literal(PREFIX)
+    );
+    if let Err(fault) = database.rows("writing a message to the log", &sql).await {
+        tracing::debug!(%fault, "cannot write a message to the log");
+        // The transaction is open. If the connection is lost, the next statement says so.
+        let _ = database.rows("ending a transaction", "ROLLBACK").await;
     }
 }
 

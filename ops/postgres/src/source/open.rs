@@ -11,15 +11,19 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::acknowledged::Acknowledged;
+use super::backfill::{Backfills, StoredBackfills};
 use super::config::{Config, OnGap, Partial, SnapshotMode};
 use super::database::Database;
 use super::driver::{Driver, Ended, Events, Step};
 use super::guard::{Guard, no_publication};
 use super::lsn::Lsn;
-use super::position::{CHANGES, ChangePosition, ForeignPlace, PLAN, RangePosition, Server, Stage, StoredPosition};
+use super::position::{
+    BACKFILL, CHANGES, ChangePosition, ForeignPlace, PLAN, RangePosition, Server, Stage, StoredPosition,
+};
 use super::publication::{self, Publication};
 use super::reader::{Confirmations, EventReader};
 use super::record::Schemas;
+use super::requests::Requests;
 use super::slot::{self, Slot};
 use super::snapshot::Plan;
 use super::tables::{self, Table};
@@ -90,12 +94,16 @@ pub(super) async fn open(
     let mut opened = Opening { config, queries: &mut queries, version, tables: &tables, is_reset: mark.is_some() };
     let (server, publication, step, gap) = match config.mode {
         SnapshotMode::Only => opened.only(stored).await?,
-        SnapshotMode::Initial | SnapshotMode::Never => opened.changes(stored).await?,
+        SnapshotMode::Initial | SnapshotMode::Incremental | SnapshotMode::Never => opened.changes(stored).await?,
     };
     let reads_rows = matches!(step, Step::Create { .. } | Step::Snapshot(_) | Step::Rows);
-    let (plan, finished) = lanes(resume, reads_rows)?;
+    let (plan, mut finished) = lanes(resume, reads_rows)?;
+    let backfills = backfills(resume)?;
+    if backfills.tables.is_empty() && resume.contains_key(&BACKFILL) {
+        finished.push(BACKFILL);
+    }
     let from = match &step {
-        Step::Snapshot(from) | Step::Changes(from) => from.end,
+        Step::Snapshot(from) | Step::Changes(from) | Step::Incremental(from) => from.end,
         Step::Create { .. } | Step::Rows | Step::Nothing => Lsn::ZERO,
     };
     let context = match &config.context {
@@ -103,9 +111,9 @@ pub(super) async fn open(
         Some(name) => format!("{name}:"),
         None => format!("{}:{}:", host.pipeline, host.node),
     };
-    let schemas = config.has_schemas.then(|| Schemas { registry: host.schemas.clone(), context });
+    let schemas = config.has_schemas.then(|| Arc::new(Schemas { registry: host.schemas.clone(), context }));
     let acknowledged = Arc::new(Acknowledged::new(from));
-    let (sender, events) = mpsc::channel(WAITING);
+    let (sender, read) = mpsc::channel(WAITING);
     let mut tasks = JoinSet::new();
     if config.mode != SnapshotMode::Only {
         let guard =
@@ -117,6 +125,13 @@ pub(super) async fn open(
             let _ = sender.send(Err(fault)).await;
         });
     }
+    let events = Events(sender.clone());
+    let backfills = Arc::new(Backfills::new(backfills, events.clone(), acknowledged.clone()));
+    let requests = (config.mode != SnapshotMode::Only).then(|| Requests {
+        config: config.clone(),
+        tables: tables.clone(),
+        backfills: backfills.clone(),
+    });
     let driver = Driver {
         config: config.clone(),
         server,
@@ -125,7 +140,8 @@ pub(super) async fn open(
         tables,
         publication,
         schemas,
-        events: Events(sender.clone()),
+        backfills,
+        events,
         acknowledged: acknowledged.clone(),
         step,
         plan,
@@ -136,14 +152,24 @@ pub(super) async fn open(
             let _ = sender.send(Err(fault)).await;
         }
     });
-    let reader = Box::new(EventReader::new(events, acknowledged.clone()));
+    let reader = Box::new(EventReader::new(read, acknowledged.clone(), requests));
     let opened = OpenedSource::new(reader, Box::new(Confirmations { acknowledged, tasks }));
     Ok(if gap { opened.start(CHANGES, Start::elsewhere()) } else { opened })
 }
 
+/// Returns the tables whose rows an earlier run was to read beside the changes.
+fn backfills(resume: &BTreeMap<Partition, Mark>) -> Result<StoredBackfills, Fault> {
+    match resume.get(&BACKFILL).filter(|mark| !mark.position.0.is_empty()) {
+        Some(mark) => StoredBackfills::decode(&mark.position),
+        None if resume.is_empty() => Ok(StoredBackfills::after(0)),
+        // Lanes of earlier runs may have had the same names.
+        None => Ok(StoredBackfills::after(Plan::after_others().attempt)),
+    }
+}
+
 /// Returns the plan of the snapshot that an earlier run began, and the lanes without further records.
 fn lanes(resume: &BTreeMap<Partition, Mark>, reads_rows: bool) -> Result<(Plan, Vec<Partition>), Fault> {
-    let others = resume.keys().filter(|lane| **lane != CHANGES && **lane != PLAN);
+    let others = resume.keys().filter(|lane| ![CHANGES, PLAN, BACKFILL].contains(lane));
     let mut finished: Vec<Partition> = others.cloned().collect();
     let stored = resume.get(&PLAN).filter(|mark| !mark.position.0.is_empty());
     if !reads_rows {
@@ -256,10 +282,11 @@ impl Opening<'_> {
         self.check_owner(slot, is_ours)?;
         let from = slot.confirmed.unwrap_or_default();
         match slot.check(name, self.config.database(), from) {
-            Ok(()) if self.config.mode == SnapshotMode::Never => {
-                Ok(Step::Changes(self.at(found, Stage::Changes, from)))
-            }
-            Ok(()) => Ok(Step::Snapshot(self.at(found, Stage::Snapshot, from))),
+            Ok(()) => Ok(match self.config.mode {
+                SnapshotMode::Never => Step::Changes(self.at(found, Stage::Changes, from)),
+                SnapshotMode::Incremental => Step::Incremental(self.at(found, Stage::Changes, from)),
+                SnapshotMode::Initial | SnapshotMode::Only => Step::Snapshot(self.at(found, Stage::Snapshot, from)),
+            }),
             Err(fault) if self.is_gap(&fault) => Ok(Step::Create { is_new, drops: true }),
             Err(fault) => Err(fault),
         }
@@ -311,10 +338,14 @@ impl Opening<'_> {
                     Stage::Snapshot if self.config.mode == SnapshotMode::Initial => {
                         Ok((Step::Snapshot(position), false))
                     }
+                    Stage::Snapshot if self.config.mode == SnapshotMode::Incremental => {
+                        let position = ChangePosition { stage: Stage::Changes, ..position };
+                        Ok((Step::Incremental(position), false))
+                    }
                     _ => Ok((Step::Changes(position), false)),
                 }
             }
-            Err(fault) if self.is_gap(&fault) && self.config.mode == SnapshotMode::Initial => {
+            Err(fault) if self.is_gap(&fault) && self.config.mode != SnapshotMode::Never => {
                 if let Some(slot) = found.slot.as_ref().filter(|_| stored.system != found.server.system) {
                     self.check_owner(slot, self.config.adopts)?;
                 }

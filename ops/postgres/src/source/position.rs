@@ -17,6 +17,9 @@ pub(super) const CHANGES: Partition = Partition::ONLY;
 /// The lane of the plan of a snapshot. It has no records.
 pub(super) const PLAN: Partition = Partition(Str::from_static("snapshot"));
 
+/// The lane of the tables whose rows are read beside the changes. It has no records.
+pub(super) const BACKFILL: Partition = Partition(Str::from_static("backfill"));
+
 /// Version of the positions of this source. Those of the reference service have none, 1 or 2.
 const VERSION: u32 = 3;
 

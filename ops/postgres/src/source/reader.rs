@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Release, Room};
+use anabranch_plugin::source::{Acker, Backlog, Read, Reader, Release, Request, Requested, Room};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::Partition;
 use anabranch_record::{Position, Record};
@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::acknowledged::Acknowledged;
+use super::requests::Requests;
 use crate::codes;
 
 /// Longest time for the last report to the server.
@@ -25,11 +26,17 @@ pub(super) struct EventReader {
     /// Records that the engine had no room for.
     left: Option<(Partition, VecDeque<Record>)>,
     acknowledged: Arc<Acknowledged>,
+    /// `None` if no changes are read, beside which rows could be read again.
+    requests: Option<Requests>,
 }
 
 impl EventReader {
-    pub(super) fn new(events: mpsc::Receiver<Result<Read, Fault>>, acknowledged: Arc<Acknowledged>) -> EventReader {
-        EventReader { events, left: None, acknowledged }
+    pub(super) fn new(
+        events: mpsc::Receiver<Result<Read, Fault>>,
+        acknowledged: Arc<Acknowledged>,
+        requests: Option<Requests>,
+    ) -> EventReader {
+        EventReader { events, left: None, acknowledged, requests }
     }
 
     /// Returns as many records as there is room for.
@@ -72,6 +79,16 @@ impl Reader for EventReader {
         let rows = Some(self.acknowledged.rows_left()).filter(|rows| *rows > 0);
         let (bytes, retention) = (Some(self.acknowledged.bytes_left()), self.acknowledged.retention());
         Some(Backlog { records: rows, bytes, retention, ..Backlog::default() })
+    }
+
+    async fn request(&mut self, request: Request) -> Result<Requested, Fault> {
+        match &self.requests {
+            Some(requests) => requests.take(request),
+            None => {
+                let text = "rows are read again beside changes, and the source reads none (snapshotMode: only)";
+                Err(Fault::record(codes::REQUEST_REFUSED, text))
+            }
+        }
     }
 
     async fn stop(&mut self) -> Result<(), Fault> {
@@ -125,7 +142,7 @@ mod tests {
     #[tokio::test]
     async fn records_are_cut_to_the_room() {
         let (sender, events) = mpsc::channel(2);
-        let mut reader = EventReader::new(events, Arc::new(Acknowledged::new(Lsn::ZERO)));
+        let mut reader = EventReader::new(events, Arc::new(Acknowledged::new(Lsn::ZERO)), None);
         let records: Vec<Record> = (0..5).map(|n| Record::at(Position::copy_from(&[n]))).collect();
         let weight = records[0].weight();
         sender.send(Ok(Read::Rows { partition: CHANGES, records })).await.unwrap();

@@ -205,6 +205,11 @@ impl Layout {
         &self.table
     }
 
+    /// Returns the value of a column of a row; `None` if the row does not have it.
+    pub(super) fn cell<'a>(&self, row: &'a Tuple, name: &str) -> Option<&'a Cell> {
+        row.0.get(self.fields.iter().find(|field| field.name == name)?.at)
+    }
+
     /// Returns the number of values of a row.
     pub(super) fn width(&self) -> usize {
         self.fields.len()

@@ -246,12 +246,17 @@ fn refused(database: &Database, what: &str, error: WireError) -> Fault {
 
 /// Logs the oldest transaction for which a new slot waits.
 async fn tell_of_oldest(queries: &mut Database, name: &str) {
+    let oldest = oldest_writer(queries).await;
+    tracing::warn!(slot = name, oldest, "the new slot waits until all transactions that are writing have ended");
+}
+
+/// Describes the oldest transaction that is writing, for the log.
+pub(super) async fn oldest_writer(queries: &mut Database) -> String {
     let sql = "SELECT pg_catalog.format('process %s (%s, %s), since %s', pid, coalesce(usename, '?'),
             coalesce(nullif(application_name, ''), '?'), xact_start)
         FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL ORDER BY xact_start LIMIT 1";
     let oldest = queries.value("looking for the oldest transaction", sql).await.ok().flatten();
-    let oldest = oldest.unwrap_or_else(|| "unknown".to_owned());
-    tracing::warn!(slot = name, oldest, "the new slot waits until all transactions that are writing have ended");
+    oldest.unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// Returns the identity of the server, and the end of its log.

@@ -3,13 +3,14 @@
 mod plan;
 mod worker;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anabranch_plugin::source::Read;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::Partition;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use plan::Item;
 pub(super) use plan::{Plan, stored};
@@ -48,6 +49,8 @@ pub(super) struct Snapshot<'a> {
     pub(super) schemas: Option<&'a Schemas>,
     pub(super) events: &'a Events,
     pub(super) acknowledged: &'a Arc<Acknowledged>,
+    /// When the ranges that are left are given up, if their tables have keys; `None` = never.
+    pub(super) until: Option<Instant>,
 }
 
 /// The number of the transaction below which all are visible.
@@ -58,13 +61,12 @@ const HORIZON: &str = "SELECT (pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current
 pub(super) type Queue = Arc<Mutex<VecDeque<Item>>>;
 
 impl Snapshot<'_> {
-    /// Reads all ranges of a plan that are left, and returns when they are delivered and stored. `export` is called once
-    /// the plan is made, and the snapshot exists until this function has imported it. `plan` is the one of the last
-    /// attempt.
+    /// Reads the ranges of a plan that are left, and returns when they are delivered and stored: the tables with ranges that
+    /// were given up. The snapshot exists until this function has imported it. `plan` is the one of the last attempt.
     ///
     /// # Errors
     /// A table was rewritten or dropped meanwhile (transient), or the server cannot answer.
-    pub(super) async fn read(&self, exported: &Exported, mut plan: Plan) -> Result<(), Ended> {
+    pub(super) async fn read(&self, exported: &Exported, mut plan: Plan) -> Result<Vec<Table>, Ended> {
         let mut holder = self.import(exported).await?;
         self.lock(&mut holder, &plan).await?;
         let horizon = holder.value("reading the snapshot", HORIZON).await?;
@@ -96,6 +98,8 @@ impl Snapshot<'_> {
             reading.spawn(worker.run());
         }
         let mut open: BTreeMap<Partition, Item> = items.into_iter().map(|item| (item.lane.clone(), item)).collect();
+        let mut left: BTreeSet<u32> = BTreeSet::new();
+        let mut until = self.until;
         while !open.is_empty() {
             let complete = tokio::select! {
                 Some(ended) = reading.join_next() => {
@@ -109,6 +113,14 @@ impl Snapshot<'_> {
                     continue;
                 }
                 complete = self.acknowledged.when(|| self.complete(&open)) => complete,
+                () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {
+                    until = None;
+                    for item in self.give_up(&queue, &plan) {
+                        left.extend(plan.tables.get(item.table).map(|table| table.root));
+                        open.remove(&item.lane);
+                    }
+                    continue;
+                }
             };
             // The lane stays until the plan is stored, so that the range is not read again after a crash.
             for lane in &complete {
@@ -125,7 +137,19 @@ impl Snapshot<'_> {
                 self.events.send(Read::Finished(lane)).await?;
             }
         }
-        Ok(())
+        Ok(self.tables.iter().filter(|table| left.contains(&table.oid)).cloned().collect())
+    }
+
+    /// Removes the ranges that no worker has begun, of tables whose rows can be read beside the changes.
+    fn give_up(&self, queue: &Queue, plan: &Plan) -> VecDeque<Item> {
+        let has_key = |item: &Item| {
+            let root = plan.tables.get(item.table).map(|table| table.root);
+            self.tables.iter().any(|table| Some(table.oid) == root && !table.identity_key().is_empty())
+        };
+        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let (given_up, kept) = std::mem::take(&mut *queue).into_iter().partition(has_key);
+        *queue = kept;
+        given_up
     }
 
     /// Returns the lanes that are read, delivered and stored; `None` if there are none.

@@ -88,6 +88,16 @@ impl Table {
         self.primary.as_deref().or(self.index.as_deref()).unwrap_or_default()
     }
 
+    /// Returns the columns of the key that the server sends with every change; empty if there are none.
+    pub(super) fn identity_key(&self) -> &[Str] {
+        let key = match self.identity {
+            'd' | 'f' => self.primary.as_deref(),
+            'i' => self.index.as_deref(),
+            _ => None,
+        };
+        key.unwrap_or_default()
+    }
+
     pub(super) fn columns(&self) -> &[TableColumn] {
         self.columns.as_deref().unwrap_or_default()
     }

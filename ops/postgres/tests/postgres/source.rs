@@ -3,6 +3,7 @@
 mod changes;
 mod faults;
 mod gaps;
+mod live;
 mod load;
 mod login;
 mod snapshot;

@@ -173,6 +173,17 @@ pub(super) struct Purge {
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Backfill {
+    /// Id of the pipeline.
+    pub(super) id: String,
+    /// Id of the source.
+    pub(super) connector: String,
+    /// The table, as table or schema.table.
+    pub(super) table: String,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Reset {
     /// Id of the pipeline.
     pub(super) id: String,

@@ -2,6 +2,7 @@ use anabranch_record::text::Str;
 use bytes::Bytes;
 
 use super::*;
+use crate::source::backfill::window::tests::chunk;
 use crate::source::pgoutput::{Cell, RelationColumn, Tuple};
 use crate::source::position::{Server, Stage, StoredPosition};
 use crate::source::record::SentColumn;
@@ -201,4 +202,122 @@ fn a_stream_that_contradicts_itself_is_refused() {
         let fault = stream.into_iter().find_map(|change| changes.take(change, &mut Vec::new()).err()).unwrap();
         assert_eq!(fault.code(), codes::STREAM_UNSUPPORTED);
     }
+}
+
+fn open(changes: &mut Changes) {
+    changes.open_window(&"public.t1".into(), &["id".into()]);
+}
+
+fn begin_of(xid: u32, commit: u64) -> Change {
+    Change::Begin(Begin { commit: Lsn(commit), time: 0, xid })
+}
+
+/// Takes a transaction that inserts a row.
+fn take(changes: &mut Changes, xid: u32, at: u64, id: &'static str) {
+    let mut records = Vec::new();
+    for change in [begin_of(xid, at), insert(1, id), commit(at)] {
+        changes.take(change, &mut records).unwrap();
+    }
+}
+
+fn closed(changes: &mut Changes) -> Option<Vec<String>> {
+    if !changes.is_at_chunk() {
+        return None;
+    }
+    let rows = changes.close_window()?.rows.into_iter().filter_map(|(_, row)| row);
+    Some(rows.map(|row| String::from_utf8_lossy(&row.position().0).into_owned()).collect())
+}
+
+#[test]
+fn a_chunk_is_passed_on_when_the_stream_has_come_to_its_place() {
+    let mut changes = changes(&at(10, 0, 0), OnTruncate::Fail);
+    open(&mut changes);
+    take(&mut changes, 7, 20, "a");
+    assert_eq!(closed(&mut changes), None, "it is being read");
+    // It contains 7, and not 8 and 9. Its place is 50.
+    assert!(changes.merge(chunk("8:10:8,9", &["a", "b", "c", "d"])));
+    take(&mut changes, 8, 30, "b");
+    assert_eq!(closed(&mut changes), None, "the stream is at {:?}", changes.end());
+    let mut records = Vec::new();
+    changes.take(begin_of(9, 60), &mut records).unwrap();
+    changes.take(insert(1, "c"), &mut records).unwrap();
+    assert_eq!(closed(&mut changes), None, "a transaction is being read");
+    changes.take(commit(60), &mut records).unwrap();
+    assert_eq!(closed(&mut changes).unwrap(), ["a", "d"]);
+    assert_eq!(closed(&mut changes), None);
+}
+
+#[test]
+fn a_chunk_without_a_transaction_that_was_streamed_before_is_read_again() {
+    let mut changes = changes(&at(10, 0, 0), OnTruncate::Fail);
+    open(&mut changes);
+    take(&mut changes, 8, 20, "a");
+    assert!(changes.merge(chunk("8:9:8", &["b"])));
+    changes.heard(Lsn(50));
+    assert_eq!(closed(&mut changes).unwrap(), ["b"]);
+    // 8 is in the log, and the server shows it to nobody.
+    open(&mut changes);
+    assert!(!changes.merge(chunk("8:9:8", &["a"])));
+    changes.heard(Lsn(90));
+    assert_eq!(closed(&mut changes), None);
+    open(&mut changes);
+    assert!(changes.merge(chunk("9:9:", &["a"])));
+    assert_eq!(closed(&mut changes).unwrap(), ["a"]);
+}
+
+#[test]
+fn changes_that_were_read_before_a_restart_count_for_a_chunk() {
+    // Two changes of the transaction at 40 were read before.
+    let mut changes = changes(&at(30, 40, 2), OnTruncate::Fail);
+    open(&mut changes);
+    let mut records = Vec::new();
+    changes.take(begin_of(9, 40), &mut records).unwrap();
+    for id in ["a", "b", "c"] {
+        changes.take(insert(1, id), &mut records).unwrap();
+    }
+    assert!(changes.merge(chunk("9:10:9", &["a", "b", "c", "d"])));
+    changes.take(commit(40), &mut records).unwrap();
+    assert_eq!(records.len(), 1);
+    changes.heard(Lsn(50));
+    assert_eq!(closed(&mut changes).unwrap(), ["d"]);
+}
+
+#[test]
+fn a_row_with_a_new_key_of_which_the_stream_has_a_part_is_read_again() {
+    let mut changes = changes(&at(10, 0, 0), OnTruncate::Fail);
+    let text = |text: &'static str| Cell::Text(Bytes::from_static(text.as_bytes()));
+    let table = Table {
+        oid: 1,
+        schema: "public".into(),
+        name: "t1".into(),
+        kind: 'r',
+        is_logged: true,
+        identity: 'd',
+        primary: Some(vec!["id".into()]),
+        index: None,
+        columns: None,
+    };
+    let column = |name: &'static str| SentColumn { name: name.into(), type_id: 25, identifies: name == "id" };
+    let layout = Layout::new(&table, &[column("id"), column("body")], &[]);
+    changes.install(relation(1), Seen::Read(Box::new(layout)));
+    let update =
+        |old: Option<OldTuple>, id, body| Change::Update { relation: 1, old, new: Tuple(vec![text(id), body]) };
+    let key = |id| Some(OldTuple::Key(Tuple(vec![text(id), Cell::Null])));
+    let full = |id| Some(OldTuple::Full(Tuple(vec![text(id), text("long")])));
+    open(&mut changes);
+    let mut records = Vec::new();
+    for change in [
+        begin_of(7, 20),
+        update(None, "a", Cell::Unchanged),
+        update(key("b"), "c", Cell::Unchanged),
+        update(key("d"), "e", text("short")),
+        update(full("f"), "g", Cell::Unchanged),
+        // The server sends a key that is stored apart although it did not change.
+        update(key("h"), "h", Cell::Unchanged),
+        commit(20),
+    ] {
+        changes.take(change, &mut records).unwrap();
+    }
+    assert_eq!(changes.take_again(), Some(("public.t1".into(), vec![vec!["c".to_owned()]])));
+    assert_eq!(changes.take_again(), None);
 }

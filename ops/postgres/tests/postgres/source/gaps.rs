@@ -214,3 +214,16 @@ async fn a_server_that_went_back_in_time_is_a_fault() {
     let mut run = Run::open(&*source(&db, "t", &[]), &first).await.unwrap();
     tokio::time::timeout(Duration::from_secs(60), run.catch_up()).await.unwrap().unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_examination_names_every_problem() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (v text); CREATE VIEW w AS SELECT 1; CREATE TABLE k (id int PRIMARY KEY)");
+    let fault = source(&db, "t, w, k, nothing, none.*", &[]).examine().await.unwrap_err();
+    assert_eq!(fault.code().name(), "postgres.source_table", "{fault:?}");
+    for part in ["w is a view", "public.nothing does not exist", "wal_level is replica", "\"t\" REPLICA IDENTITY FULL"]
+    {
+        assert_eq!(fault.message().matches(part).count(), 1, "{part}: {}", fault.message());
+    }
+    assert!(!fault.message().contains("public.k"), "{}", fault.message());
+}

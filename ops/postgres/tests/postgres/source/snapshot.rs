@@ -79,36 +79,47 @@ async fn changes_during_a_snapshot_follow_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_resumes_after_a_crash_at_any_place() {
     for release in [Release::Installed, Release::V18] {
-        let Some(db) = Database::logical(release) else { continue };
-        fill(&db, 4000);
-        let source = source(&db, "t", &[("snapshot.parallel", "2")]);
-        let mut store = Store::default();
-        let mut copy = Copy::default();
-        let mut read = 0;
-        for crash in 1..=12 {
-            let mut run = Run::open(&*source, &store).await.unwrap();
-            let most = crash * 350;
-            let came = run.read(most, PATIENCE).await.unwrap();
-            assert!(matches!(came, Came::Records | Came::CaughtUp), "{came:?}");
-            read += run.records.len();
-            copy.take(&mut run);
-            // Without a word to the server.
-            store = run.store.clone();
-            drop(run);
-            db.query(&format!(
-                "UPDATE t SET v = 'crash {crash}' WHERE id % 13 = {crash}; DELETE FROM t WHERE id % 101 = {crash};
-                INSERT INTO t VALUES (10000 + {crash}, 'new'); UPDATE t SET id = -id WHERE id = 500 + {crash}"
-            ));
+        for settings in [
+            [("snapshot.parallel", "2"), ("snapshotMode", "initial")],
+            [("snapshot.fetchSize", "150"), ("snapshotMode", "incremental")],
+            // The first range is read before the changes, and then all rows beside them.
+            [("snapshot.parallel", "1"), ("maxSnapshotTime", "1ms")],
+        ] {
+            resume_at_any_place(release, &settings).await;
         }
+    }
+}
+
+async fn resume_at_any_place(release: Release, settings: &[(&str, &str)]) {
+    let Some(db) = Database::logical(release) else { return };
+    fill(&db, 4000);
+    let source = source(&db, "t", settings);
+    let mut store = Store::default();
+    let mut copy = Copy::default();
+    let mut read = 0;
+    for crash in 1..=12 {
         let mut run = Run::open(&*source, &store).await.unwrap();
-        run.catch_up().await.unwrap();
+        let most = crash * 350;
+        let came = run.read(most, PATIENCE).await.unwrap();
+        assert!(matches!(came, Came::Records | Came::CaughtUp), "{came:?}");
         read += run.records.len();
         copy.take(&mut run);
-        copy.check(&db);
-        assert!(read < 40_000, "{read} records");
-        assert_eq!(run.store.marks.keys().cloned().collect::<Vec<_>>(), [Partition::ONLY]);
-        run.close().await;
+        // Without a word to the server.
+        store = run.store.clone();
+        drop(run);
+        db.query(&format!(
+            "UPDATE t SET v = 'crash {crash}' WHERE id % 13 = {crash}; DELETE FROM t WHERE id % 101 = {crash};
+                INSERT INTO t VALUES (10000 + {crash}, 'new'); UPDATE t SET id = -id WHERE id = 500 + {crash}"
+        ));
     }
+    let mut run = Run::open(&*source, &store).await.unwrap();
+    run.catch_up().await.unwrap();
+    read += run.records.len();
+    copy.take(&mut run);
+    copy.check(&db);
+    assert!(read < 40_000, "{read} records");
+    assert_eq!(run.store.marks.keys().cloned().collect::<Vec<_>>(), [Partition::ONLY]);
+    run.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
