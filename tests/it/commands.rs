@@ -61,6 +61,7 @@ const NOT_RUN: [(&str, &str); 46] = [
     ),
     ("export SOURCE_POSTGRES_URL=postgresql://user:password@source/shop", DATABASES),
     ("anabranch pipelines init --template postgres-to-file", DATABASES),
+    ("anabranch pipelines backfill shop orders --table sales.invoices", DATABASES),
     ("anabranch pipelines init --template kafka-to-kafka", BROKERS),
     ("anabranch doctor --check pipelines.connectors", BROKERS),
     ("anabranch positions reset shop --yes", BROKERS),

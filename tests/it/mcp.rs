@@ -85,7 +85,7 @@ fn pipelines_are_checked_and_tried() {
     for name in ["validate", "lint", "plan", "dry_run", "test", "inspect", "doctor", "dead_letters_list"] {
         assert!(names.contains(&name), "{names:?}");
     }
-    for name in ["apply", "start", "stop", "dead_letters_replay", "dead_letters_purge", "positions_reset"] {
+    for name in ["apply", "start", "stop", "backfill", "dead_letters_replay", "dead_letters_purge", "positions_reset"] {
         assert!(!names.contains(&name), "{names:?}");
     }
     assert_eq!((&told(valid)["ok"], &valid["result"]["isError"]), (&json!(true), &json!(false)), "{valid}");

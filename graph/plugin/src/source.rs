@@ -454,7 +454,7 @@ pub trait Reader: Send {
     }
 
     /// Accepts a request of a user, between two reads. The result completes when the request is stored, while the engine
-    /// continues to read; whoever drops it does not take the request back. By default the source supports none.
+    /// continues to read. Dropping the result does not withdraw the request. By default the source supports none.
     ///
     /// # Errors
     /// The source does not support the request, or cannot carry it out. The run continues.

@@ -167,7 +167,7 @@ impl Reading {
     /// Passes a request on to the source.
     pub(super) async fn ask_source(&mut self, Asked { request, answer }: Asked) {
         let taken = self.reader.request(request).await.map_err(|fault| fault.at(&self.connector));
-        // Whoever asked may have gone: the source has the request nevertheless.
+        // The caller may not wait any more. The source has the request.
         let _ = answer.send(taken);
     }
 

@@ -164,14 +164,15 @@ fn rows_are_read_in_the_order_of_every_kind_of_key() {
 fn a_table_is_read_when_the_transactions_from_before_have_ended() {
     let settings = [", snapshotMode: never, snapshot.fetchSize: 100", ""];
     let Some(mut replica) = Replica::start(Release::V17, TABLE, &fill(300), settings) else { return };
-    replica.source.query("UPDATE bulk SET n = 1 WHERE id = 1");
+    replica.wait_until("the slot", |replica| replica.printed().contains("created a slot"));
+    replica.source.query("UPDATE bulk SET n = 1, body = 'new' WHERE id = 1");
     replica.wait_until("a change", |replica| replica.copy.query("SELECT count(*) FROM bulk") == ["1"]);
     let mut open = replica.source.hold("UPDATE bulk SET n = 5 WHERE id = 7");
     replica.backfill("public.bulk").expect_code(0);
     let waits = "the rows of a table are read when the transactions that were writing before have ended";
     replica.wait_until("the wait", |replica| replica.printed().contains(waits));
     // Changes do not wait.
-    replica.source.query("UPDATE bulk SET n = 2 WHERE id = 2");
+    replica.source.query("UPDATE bulk SET n = 2, body = 'new' WHERE id = 2");
     replica.wait_until("a change", |replica| replica.copy.query("SELECT count(*) FROM bulk") == ["2"]);
     open.run("COMMIT");
     drop(open);
@@ -192,7 +193,8 @@ fn a_transaction_that_waits_for_a_standby_is_not_undone() {
     let Some(copy) = Database::create() else { return };
     let settings = [", snapshotMode: never, snapshot.fetchSize: 100, logrepl.failover: false", ""];
     let mut replica = Replica::between(source, copy, TABLE, &fill(300), settings);
-    replica.source.query("UPDATE bulk SET n = 1 WHERE id = 1");
+    replica.wait_until("the slot", |replica| replica.printed().contains("created a slot"));
+    replica.source.query("UPDATE bulk SET n = 1, body = 'new' WHERE id = 1");
     replica.wait_until("a change", |replica| replica.copy.query("SELECT n FROM bulk") == ["1"]);
 
     let mut waiting = replica.source.session();

@@ -3,7 +3,7 @@
 //! The server sends each transaction after its commit, in the order of the commits. The last record of a transaction waits
 //! for its commit, so that its position says that the transaction is complete.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use anabranch_plugin::parameters::Choice;
 use anabranch_record::fault::Fault;
@@ -11,7 +11,7 @@ use anabranch_record::text::Str;
 use anabranch_record::{Position, Record};
 
 use super::backfill::window::{RowChange, row_key};
-use super::backfill::{Chunk, KeyTexts, Visible, Window};
+use super::backfill::{Chunk, KeyTexts, TableBackfill, Visible, Window};
 use super::lsn::Lsn;
 use super::pgoutput::{Begin, Cell, Change, Commit, OldTuple, Relation, Tuple};
 use super::position::{ChangePosition, PositionEncoder};
@@ -107,8 +107,24 @@ struct FilledTable {
     title: Str,
     /// The columns of its key.
     key: Vec<Str>,
-    /// Keys of rows that are to be read again.
+    /// True if all its rows were read.
+    is_read: bool,
+    /// Keys of rows that are to be read again, as far as that is stored.
+    pending: HashSet<KeyTexts>,
+    /// Those that are to be stored.
     again: Vec<KeyTexts>,
+}
+
+impl FilledTable {
+    /// Notes that a row has a new key, and that the stream does not have all its values. The destination has them under the
+    /// old key, unless that row is still to be read: then the new one is.
+    fn note_moved(&mut self, old: Option<KeyTexts>, new: KeyTexts) {
+        // Before all rows are read, it is not known here which are: keys are compared by the server.
+        if !self.is_read || old.is_none_or(|old| self.pending.contains(&old)) {
+            self.pending.insert(new.clone());
+            self.again.push(new);
+        }
+    }
 }
 
 impl Changes {
@@ -131,11 +147,16 @@ impl Changes {
     }
 
     /// Begins a chunk of a table, which is being read from now on. See [`Window`].
-    pub(super) fn open_window(&mut self, title: &Str, key: &[Str]) {
-        if self.filled.as_ref().is_none_or(|filled| filled.title != *title) {
-            self.filled = Some(FilledTable { title: title.clone(), key: key.to_vec(), again: Vec::new() });
-        }
-        let window = Window::open(title.clone(), key.to_vec());
+    pub(super) fn open_window(&mut self, table: &TableBackfill) {
+        let again = self.filled.take().filter(|filled| filled.title == table.title).map(|filled| filled.again);
+        self.filled = Some(FilledTable {
+            title: table.title.clone(),
+            key: table.key.clone(),
+            is_read: table.is_read,
+            pending: table.again.iter().cloned().collect(),
+            again: again.unwrap_or_default(),
+        });
+        let window = Window::open(table.title.clone(), table.key.clone());
         let streamed = self.streamed.get_or_insert_with(Vec::new).len();
         self.window = Some((window, streamed));
     }
@@ -322,10 +343,12 @@ impl Changes {
         if let (true, Some(before), Some(after)) = (is_partial, before, new) {
             // Whether the rows around the new key are read already is not known here.
             let key = |row, other| row_key(layout, &filled.key, row, Some(other));
-            if let (old, Some(new)) = (key(before, after), key(after, before))
+            let old = key(before, after);
+            if let Some(new) = key(after, before)
                 && old.as_ref() != Some(&new)
+                && let Some(new) = new.texts()
             {
-                filled.again.extend(new.texts());
+                filled.note_moved(old.and_then(|old| old.texts()), new);
             }
         }
         if let Some((window, _)) = &mut self.window {

@@ -368,7 +368,7 @@ impl Driver {
     pub(super) async fn send(&self, follower: &mut Follower) -> Result<(), Ended> {
         follower.bytes = 0;
         if let Some((table, keys)) = follower.changes.take_again() {
-            // Stored before the change is, which would not come again after a crash.
+            // Stored before the change, because the change does not come again after a crash.
             self.backfills.read_again(&table, keys).await?;
         }
         self.acknowledged.note_read_end(follower.changes.end());

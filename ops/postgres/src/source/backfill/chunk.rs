@@ -32,10 +32,10 @@ const BYTES: usize = 2 << 20;
 const TOO_MANY: usize = 8 * BYTES;
 /// Rows of the first chunk, when the size of rows is not known.
 const FIRST: usize = 256;
-/// The SQL expression for the place after everything that was written to the log, flushed or not.
-const WRITTEN: &str = "CASE WHEN pg_catalog.pg_is_in_recovery() \
-     THEN pg_catalog.pg_last_wal_replay_lsn() ELSE pg_catalog.pg_current_wal_insert_lsn() END";
-/// Maximum number of rows that are read again at once.
+/// The transactions that a statement sees, and a place in the log after all of them, which is looked up later.
+const VISIBLE: &str = "SELECT pg_catalog.pg_current_snapshot()::pg_catalog.text, \
+     pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text";
+/// Maximum number of rows that are read again at once. Fewer wait until all rows were read.
 const AGAIN: usize = 256;
 /// Time after which the log names the transaction that a chunk waits for.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -77,7 +77,7 @@ pub(in super::super) struct ChunkReader {
     database: Option<Database>,
     /// Number of rows of the next chunk.
     limit: usize,
-    /// The first transaction that began after the stream was first watched; `None` before the first look.
+    /// A transaction that began after the stream was first watched; `None` before the first look.
     watched_from: Option<u64>,
     /// Since when it waits for transactions from before; `None` if it does not, or if the log says so already.
     waits_since: Option<Instant>,
@@ -106,8 +106,18 @@ impl ChunkReader {
             Some(database) => database,
             None => Database::connect(&self.address, Session::Queries).await?,
         };
+        let watched_from = match self.watched_from {
+            Some(id) => id,
+            // The ids of all transactions that began before are lower. Those in a snapshot end with the last that has ended.
+            None => {
+                let sql = "SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text";
+                let id = database.value("asking for the id of a transaction", sql).await?;
+                let id = id.and_then(|text| text.parse().ok()).unwrap_or(u64::MAX);
+                *self.watched_from.insert(id)
+            }
+        };
         loop {
-            let looked = self.look_with(&mut database, task).await?;
+            let looked = self.look_with(&mut database, task, watched_from).await?;
             match looked {
                 Some(looked) => {
                     // The transaction holds back the cleaning of tables.
@@ -124,7 +134,12 @@ impl ChunkReader {
     }
 
     /// Looks in a transaction, which stays open. `None` if the rows are too large for the chunk.
-    async fn look_with(&mut self, database: &mut Database, task: &TableBackfill) -> Result<Option<Looked>, Fault> {
+    async fn look_with(
+        &mut self,
+        database: &mut Database,
+        task: &TableBackfill,
+        watched_from: u64,
+    ) -> Result<Option<Looked>, Fault> {
         let what = format!("reading the table {}", task.title);
         let Some(found) = tables::by_oid(database, task.oid).await? else { return Ok(Some(Looked::Gone)) };
         let schemas = key_schemas(database, &found).await?;
@@ -145,16 +160,14 @@ impl ChunkReader {
             }
             Err(error) => return Err(database.fault(&what, error)),
         }
-        // The place is looked up after the snapshot was made, so it is after all transactions that the snapshot contains.
-        let sql = format!("SELECT pg_catalog.pg_current_snapshot()::pg_catalog.text, ({WRITTEN})::pg_catalog.text");
-        let mut found = database.rows(&what, &sql).await?.into_iter().next().unwrap_or_default().into_iter().flatten();
+        let mut found =
+            database.rows(&what, VISIBLE).await?.into_iter().next().unwrap_or_default().into_iter().flatten();
         let visible = found.next().as_deref().and_then(Visible::parse);
         let until = found.next().and_then(|text| text.parse().ok());
         let (Some(visible), Some(until)) = (visible, until) else {
             let text = format!("{what}: the server does not say which transactions it sees");
             return Err(Fault::fatal(codes::POSTGRES_REFUSED, text));
         };
-        let watched_from = *self.watched_from.get_or_insert(visible.next);
         if visible.oldest < watched_from {
             self.tell_of_wait(database, task).await;
             return Ok(Some(Looked::Waits));
@@ -166,7 +179,10 @@ impl ChunkReader {
         if table.identity_key() != task.key {
             return Ok(Some(Looked::Gone));
         }
-        let keys = &task.again[..task.again.len().min(AGAIN)];
+        let keys = match task.is_read || task.again.len() >= AGAIN {
+            true => &task.again[..task.again.len().min(AGAIN)],
+            false => &[],
+        };
         let sql = self.sql(&table, task, keys);
         let Some((rows, last)) = self.copy(database, &what, &sql, until).await? else { return Ok(None) };
         let part = match last {

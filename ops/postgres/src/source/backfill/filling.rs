@@ -126,7 +126,7 @@ impl Driver {
             self.finish_lane(follower).await?;
             follower.filling.lane = Some(OpenLane { partition, rows: 0 });
         }
-        follower.changes.open_window(&table.title, &table.key);
+        follower.changes.open_window(&table);
         follower.filling.state = State::Reading(Box::pin(async move {
             let looked = reader.look(&table).await;
             Looking { reader, table, looked }

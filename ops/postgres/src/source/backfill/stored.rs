@@ -147,7 +147,7 @@ impl StoredBackfills {
 
 impl TableBackfill {
     /// Creates one whose rows are read from the first on.
-    pub(super) fn new(oid: u32, title: Str, key: Vec<Str>, total: u64) -> TableBackfill {
+    pub(in super::super) fn new(oid: u32, title: Str, key: Vec<Str>, total: u64) -> TableBackfill {
         TableBackfill { oid, title, attempt: 0, key, after: None, is_read: false, again: Vec::new(), rows: 0, total }
     }
 

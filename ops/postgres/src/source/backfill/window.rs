@@ -18,7 +18,7 @@ const CHANGES: usize = 100_000;
 pub(in super::super) struct Visible {
     /// All transactions before this one have ended.
     pub(in super::super) oldest: u64,
-    /// No transaction from this one on had begun.
+    /// No transaction from this one on had ended.
     pub(in super::super) next: u64,
     /// Transactions between them that had not ended.
     running: Vec<u64>,

@@ -205,7 +205,7 @@ fn a_stream_that_contradicts_itself_is_refused() {
 }
 
 fn open(changes: &mut Changes) {
-    changes.open_window(&"public.t1".into(), &["id".into()]);
+    changes.open_window(&TableBackfill::new(1, "public.t1".into(), vec!["id".into()], 0));
 }
 
 fn begin_of(xid: u32, commit: u64) -> Change {
@@ -318,6 +318,22 @@ fn a_row_with_a_new_key_of_which_the_stream_has_a_part_is_read_again() {
     ] {
         changes.take(change, &mut records).unwrap();
     }
-    assert_eq!(changes.take_again(), Some(("public.t1".into(), vec![vec!["c".to_owned()]])));
+    let again = |ids: &[&str]| ids.iter().map(|id| vec![(*id).to_owned()]).collect::<Vec<_>>();
+    assert_eq!(changes.take_again(), Some(("public.t1".into(), again(&["c"]))));
     assert_eq!(changes.take_again(), None);
+
+    // All rows were read, but for one that is read again: the destination has the values of the others.
+    let mut read = TableBackfill::new(1, "public.t1".into(), vec!["id".into()], 0);
+    (read.is_read, read.again) = (true, again(&["c"]));
+    changes.open_window(&read);
+    for change in [
+        begin_of(8, 40),
+        update(key("k"), "l", Cell::Unchanged),
+        update(key("c"), "m", Cell::Unchanged),
+        update(key("m"), "n", Cell::Unchanged),
+        commit(40),
+    ] {
+        changes.take(change, &mut records).unwrap();
+    }
+    assert_eq!(changes.take_again(), Some(("public.t1".into(), again(&["m", "n"]))));
 }
