@@ -28,7 +28,7 @@ const RUN: [(&str, &str); 11] = [
 ];
 
 /// Commands that cannot be run as they stand, and why.
-const NOT_RUN: [(&str, &str); 46] = [
+const NOT_RUN: [(&str, &str); 47] = [
     ("cargo run --profile simulate -p anabranch-sim -- --seconds 60", RELEASE),
     ("cargo run --profile simulate -p anabranch-sim -- --seed N", RELEASE),
     ("cargo run --profile simulate -p anabranch-sim -- --race --seconds 60", RELEASE),

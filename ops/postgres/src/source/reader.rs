@@ -83,7 +83,7 @@ impl Reader for EventReader {
 
     async fn request(&mut self, request: Request) -> Result<Requested, Fault> {
         match &self.requests {
-            Some(requests) => requests.take(request),
+            Some(requests) => requests.take(&request),
             None => {
                 let text = "rows are read again beside changes, and the source reads none (snapshotMode: only)";
                 Err(Fault::record(codes::REQUEST_REFUSED, text))

@@ -26,8 +26,8 @@ impl Requests {
     ///
     /// # Errors
     /// The source cannot carry it out.
-    pub(super) fn take(&self, request: Request) -> Result<Requested, Fault> {
-        let Request::Backfill { part } = &request else {
+    pub(super) fn take(&self, request: &Request) -> Result<Requested, Fault> {
+        let Request::Backfill { part } = request else {
             let text = format!("a postgres source does not support the request {request:?}");
             return Err(Fault::record(codes::REQUEST_REFUSED, text));
         };
