@@ -15,6 +15,7 @@ mod ordering;
 mod panic;
 mod partitions;
 mod recovery;
+mod requests;
 mod together;
 mod transaction;
 mod trial;

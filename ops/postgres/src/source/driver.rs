@@ -287,6 +287,7 @@ impl Driver {
         loop {
             if follower.reports_end {
                 self.fill(follower).await?;
+                self.report_end(stream, follower).await?;
             }
             let chunk = tokio::select! {
                 biased;
@@ -312,19 +313,24 @@ impl Driver {
             if follower.records.len() >= ROWS || follower.bytes >= BYTES || stream.is_drained() {
                 self.send(follower).await?;
             }
-            if follower.reports_end
-                && !self.backfills.is_pending()
-                && stream.is_drained()
-                && follower.changes.is_between()
-                && follower.changes.end() >= follower.caught_up_at
-            {
-                follower.caught_up_at = Lsn::ZERO;
-                if !std::mem::replace(&mut follower.is_caught_up, true) {
-                    self.move_on(follower).await?;
-                    self.events.send(Read::CaughtUp).await?;
-                }
-            }
         }
+    }
+
+    /// Says once that everything is read that existed when the stream began, and all rows beside it.
+    async fn report_end(&self, stream: &Stream, follower: &mut Follower) -> Result<(), Ended> {
+        let is_at_end = stream.is_drained()
+            && follower.changes.is_between()
+            && follower.changes.end() >= follower.caught_up_at
+            && !self.backfills.is_pending();
+        if !is_at_end {
+            return Ok(());
+        }
+        follower.caught_up_at = Lsn::ZERO;
+        if !std::mem::replace(&mut follower.is_caught_up, true) {
+            self.move_on(follower).await?;
+            self.events.send(Read::CaughtUp).await?;
+        }
+        Ok(())
     }
 
     /// Decodes a piece of the stream.
