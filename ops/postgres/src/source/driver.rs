@@ -374,7 +374,7 @@ impl Driver {
     pub(super) async fn send(&self, follower: &mut Follower) -> Result<(), Ended> {
         follower.bytes = 0;
         if let Some((table, keys)) = follower.changes.take_again() {
-            // Stored before the change, because the change does not come again after a crash.
+            // The server does not send the change again once it is stored, so the keys are stored first.
             self.backfills.read_again(&table, keys).await?;
         }
         self.acknowledged.note_read_end(follower.changes.end());

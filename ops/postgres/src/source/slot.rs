@@ -252,9 +252,12 @@ async fn tell_of_oldest(queries: &mut Database, name: &str) {
 
 /// Describes the oldest transaction that is writing, for the log.
 pub(super) async fn oldest_writer(queries: &mut Database) -> String {
-    let sql = "SELECT pg_catalog.format('process %s (%s, %s), since %s', pid, coalesce(usename, '?'),
-            coalesce(nullif(application_name, ''), '?'), xact_start)
-        FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL ORDER BY xact_start LIMIT 1";
+    let sql = "SELECT text FROM (
+            SELECT xact_start, pg_catalog.format('process %s (%s, %s), since %s', pid, coalesce(usename, '?'),
+                coalesce(nullif(application_name, ''), '?'), xact_start)
+            FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL
+            UNION ALL SELECT prepared, pg_catalog.format('prepared transaction %s (%s), since %s', gid, owner, prepared)
+            FROM pg_catalog.pg_prepared_xacts) AS writers (since, text) ORDER BY since LIMIT 1";
     let oldest = queries.value("looking for the oldest transaction", sql).await.ok().flatten();
     oldest.unwrap_or_else(|| "unknown".to_owned())
 }
