@@ -189,6 +189,16 @@ mutants! {
     OldGenerationCounts;
     /// A source that starts elsewhere does not begin a new generation.
     ElsewhereContinues;
+    /// A source of changes confirms the place of a keepalive message although changes before it are not stored.
+    ConfirmsFromKeepalive;
+    /// A source of changes takes the place of a commit for the identity of each change of the transaction.
+    PlaceAloneIsIdentity;
+    /// The rows of a chunk are passed on before the changes that the chunk contains.
+    ChunkOvertakesStream;
+    /// A chunk is merged with the changes although it does not contain a transaction that had arrived before it was read.
+    ChunkMissesTransaction;
+    /// The rest of a snapshot is read under a new snapshot, and the changes before that are read afterwards.
+    RangeResumedWithoutThePoint;
 }
 
 thread_local! {

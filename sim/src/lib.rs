@@ -26,6 +26,7 @@
 //! assert!(simulate(&scenario, false).is_ok(), "a guarantee is broken:\n{scenario}");
 //! ```
 
+pub mod capture;
 mod codes;
 pub mod coordinator;
 pub mod ends;

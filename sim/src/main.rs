@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use anabranch_sim::capture;
 use anabranch_sim::run::simulate;
 use anabranch_sim::scenario::Scenario;
 use anabranch_sim::shrink::explain;
@@ -34,6 +35,9 @@ struct Options {
     /// Use several threads and the real clock, to find races.
     #[arg(long)]
     race: bool,
+    /// Simulate a source that captures the changes of a database.
+    #[arg(long, conflicts_with = "race")]
+    capture: bool,
     /// Continue after a failure, and only count failures.
     #[arg(long)]
     all: bool,
@@ -75,6 +79,26 @@ fn race(first: u64, most: u64, until: Option<Instant>) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Simulates sources that capture the changes of a database.
+fn captures(first: u64, most: u64, until: Option<Instant>, all: bool) -> ExitCode {
+    let (mut runs, mut failures) = (0u64, 0u64);
+    while runs < most && until.is_none_or(|until| Instant::now() < until) {
+        let seed = first.wrapping_add(runs);
+        runs += 1;
+        if let Err(failure) = capture::simulate(seed, true) {
+            failures += 1;
+            println!("seed {seed}: {}", failure.what);
+            if !all {
+                println!("{:#?}", capture::CaptureScenario::generate(seed));
+                failure.log.iter().for_each(|line| println!("  {line}"));
+                break;
+            }
+        }
+    }
+    println!("{runs} databases from seed {first}, {failures} failed");
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 fn main() -> ExitCode {
     let options = Options::parse();
     anabranch_sim::hush();
@@ -83,6 +107,11 @@ fn main() -> ExitCode {
         std::panic::set_hook(Box::new(|_| ()));
         let found = anabranch_sim::mutants::hunt(first, Duration::from_secs(seconds), &options.names);
         return if found { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    if options.capture {
+        let until = options.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+        let most = options.graphs.unwrap_or(if until.is_some() { u64::MAX } else { 1 });
+        return captures(first, most, until, options.all);
     }
     if options.seed.is_some() && options.graphs.is_none() && options.seconds.is_none() {
         let scenario = Scenario::generate(first);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anabranch_graph::mutant::{Mutant, activate};
 
+use crate::capture;
 use crate::run::{Failure, simulate};
 use crate::scenario::Scenario;
 
@@ -89,6 +90,20 @@ pub const KILLERS: &[(Mutant, &[u64])] = &[
     (Mutant::ZombieWrites, &[184]),
     (Mutant::OldGenerationCounts, &[80, 218, 233]),
     (Mutant::ElsewhereContinues, &[7, 10, 11]),
+    (Mutant::ConfirmsFromKeepalive, &[3, 11, 13]),
+    (Mutant::PlaceAloneIsIdentity, &[11, 13, 24]),
+    (Mutant::ChunkOvertakesStream, &[4, 7, 13]),
+    (Mutant::ChunkMissesTransaction, &[65, 76, 188]),
+    (Mutant::RangeResumedWithoutThePoint, &[9, 21, 31]),
+];
+
+/// Planted faults of a source that captures the changes of a database, which [`capture`] simulates.
+const CAPTURE: &[Mutant] = &[
+    Mutant::ConfirmsFromKeepalive,
+    Mutant::PlaceAloneIsIdentity,
+    Mutant::ChunkOvertakesStream,
+    Mutant::ChunkMissesTransaction,
+    Mutant::RangeResumedWithoutThePoint,
 ];
 
 /// Simulates a seed with a planted fault.
@@ -97,7 +112,10 @@ pub const KILLERS: &[(Mutant, &[u64])] = &[
 /// The guarantee that the fault breaks.
 pub fn simulate_with(mutant: Mutant, seed: u64) -> Result<(), Failure> {
     activate(Some(mutant));
-    let result = simulate(&Arc::new(Scenario::generate(seed)), false);
+    let result = match CAPTURE.contains(&mutant) {
+        true => capture::simulate(seed, false),
+        false => simulate(&Arc::new(Scenario::generate(seed)), false),
+    };
     activate(None);
     result
 }

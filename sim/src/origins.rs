@@ -143,6 +143,22 @@ pub const ORIGINS: &[EngineMistake] = &[
         "a writer reads the marks after every unknown outcome, and ends older transactions first",
     ),
     origin("a producer of an earlier run commits beside a later one", &[ZombieWrites], ""),
+    origin(
+        "a quiet slot is confirmed from keepalive messages, past changes that are not durable",
+        &[ConfirmsFromKeepalive],
+        "the place of a keepalive goes through the lane of the changes",
+    ),
+    origin(
+        "a restart skips rows of interleaved transactions, because places in the log seem to rise and to be unique",
+        &[PlaceAloneIsIdentity],
+        "",
+    ),
+    origin(
+        "rows that are read beside the changes replace newer ones",
+        &[ChunkOvertakesStream, ChunkMissesTransaction],
+        "a chunk knows by the ids of transactions what it contains",
+    ),
+    origin("the rest of a snapshot and the changes after it do not meet", &[RangeResumedWithoutThePoint], ""),
 ];
 
 /// Formats them as a table.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anabranch_graph::mutant::Mutant;
+use anabranch_sim::capture;
 use anabranch_sim::mutants::{KILLERS, killer};
 use anabranch_sim::origins::ORIGINS;
 use anabranch_sim::run::simulate;
@@ -14,12 +15,16 @@ use anabranch_sim::scenario::{Execution, Scenario};
 const GRAPHS: u64 = 2000;
 const TIME: Duration = Duration::from_secs(10);
 
+/// New seeds each time; `ANABRANCH_SIM_SEED` repeats those of another time.
+fn first_seed() -> u64 {
+    let given = std::env::var("ANABRANCH_SIM_SEED").ok().and_then(|seed| seed.parse().ok());
+    given.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() * 10_000)
+}
+
 #[test]
 fn no_promise_is_broken() {
     anabranch_sim::hush();
-    // New graphs each time; `ANABRANCH_SIM_SEED` repeats those of another time.
-    let given = std::env::var("ANABRANCH_SIM_SEED").ok().and_then(|seed| seed.parse().ok());
-    let first = given.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() * 10_000);
+    let first = first_seed();
     let started = Instant::now();
     let mut graphs = 0;
     while graphs < GRAPHS && started.elapsed() < TIME {
@@ -32,6 +37,23 @@ fn no_promise_is_broken() {
     // Write to standard error directly: a captured line would not show what was checked.
     let _ = writeln!(std::io::stderr(), "{graphs} graphs from seed {first}: no promise is broken");
     assert!(graphs > 0);
+}
+
+#[test]
+fn a_database_arrives_whole_and_in_order() {
+    anabranch_sim::hush();
+    let first = first_seed();
+    let started = Instant::now();
+    let mut databases = 0;
+    while databases < GRAPHS && started.elapsed() < TIME / 2 {
+        let seed = first + databases;
+        if let Err(failure) = capture::simulate(seed, false) {
+            panic!("seed {seed}: {}\nrun `cargo run -p anabranch-sim -- --capture --seed {seed}`", failure.what);
+        }
+        databases += 1;
+    }
+    let _ = writeln!(std::io::stderr(), "{databases} databases from seed {first}: no promise is broken");
+    assert!(databases > 0);
 }
 
 #[test]
@@ -53,7 +75,7 @@ fn every_planted_fault_is_found() {
 
 #[test]
 fn every_known_mistake_is_planted() {
-    assert_eq!(ORIGINS.len(), 33);
+    assert_eq!(ORIGINS.len(), 37);
     assert!(ORIGINS.iter().all(|origin| !origin.faults.is_empty()));
 }
 
