@@ -3,6 +3,7 @@
 
 mod checker;
 mod copier;
+mod deleted;
 mod failover;
 mod incremental;
 mod kills;

@@ -138,6 +138,16 @@ pub trait Source: Send + Sync {
         true
     }
 
+    /// Removes what the source has created for itself in the external system, such as a replication slot, because its
+    /// connector is deleted. `marks` are its last ones. Returns `true` if the source can no longer continue after them.
+    /// Nothing by default.
+    ///
+    /// # Errors
+    /// Something stays, and the user has to remove it. The connector is deleted anyway.
+    async fn deleted(&self, _marks: &BTreeMap<Partition, Mark>) -> Result<bool, Fault> {
+        Ok(false)
+    }
+
     /// Opens the source at the marks in `resume`; a partition without a mark starts from the beginning. The result says
     /// of each partition for which this is not so that reading starts elsewhere ([`Start::elsewhere`]).
     ///

@@ -171,6 +171,10 @@ impl Source for Extracting {
         self.inner.check(position)
     }
 
+    async fn deleted(&self, marks: &BTreeMap<Partition, Mark>) -> Result<bool, Fault> {
+        self.inner.deleted(marks).await
+    }
+
     async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
         let mut opened = self.inner.open(resume, host).await?;
         let context = match &self.context {

@@ -8,6 +8,7 @@
 mod acknowledged;
 mod backfill;
 mod changes;
+mod cleanup;
 mod config;
 mod copy;
 mod database;
@@ -108,7 +109,8 @@ struct Settings {
     /// Name of the replication slot. The source creates it if it does not exist. Each pipeline needs its own.
     #[parameter(name = "logrepl.slotName", default = "conduitslot", regex = "^[a-z0-9_]+$")]
     slot: Argument<Str>,
-    /// Accepted for compatibility. The source never drops its slot or publication on its own.
+    /// Drop the slot when the connector or its pipeline is deleted, and the publication if the source created it. A slot that
+    /// the source did not create (`logrepl.adoptSlot`) stays.
     #[parameter(name = "logrepl.autoCleanup", default = true)]
     auto_cleanup: bool,
     /// Give records Avro schemas with the types of the columns.
@@ -172,8 +174,8 @@ fn configure(settings: Settings) -> Result<Arc<dyn Source>, Diagnostics> {
             findings.push(name.finding(codes::SETTINGS_INVALID, format!("{} has 1 to 63 bytes", name.name())));
         }
     }
-    // Both have one meaning here.
-    let (_, _) = (settings.cdc_mode, settings.auto_cleanup);
+    // Both values have one meaning here.
+    let _ = settings.cdc_mode;
     let inference = settings.inference;
     let context = match inference.context.as_ref() {
         _ if !inference.has_context => Some(Str::default()),
@@ -192,6 +194,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn Source>, Diagnostics> {
         publication: settings.publication.into_value(),
         partial: settings.partial,
         slot: settings.slot.into_value(),
+        cleans_up: settings.auto_cleanup,
         adopts: settings.adopt_slot,
         failover: settings.failover,
         on_gap: settings.on_gap,
@@ -305,6 +308,10 @@ impl Source for PostgresSource {
 
     async fn examine(&self) -> Result<Vec<String>, Fault> {
         examine::examine(&self.0).await
+    }
+
+    async fn deleted(&self, marks: &BTreeMap<Partition, Mark>) -> Result<bool, Fault> {
+        cleanup::clean_up(&self.0, marks).await
     }
 
     async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {

@@ -164,7 +164,7 @@ impl Control {
                 let mut hold = self.hold_with(entry, gate).await;
                 // A connector that is missing in a saved file may be back with the next save.
                 let to_notify = match &proposal.old {
-                    Some(old) if !saved => self.to_notify(&id, dropped(old, &proposal.desired)).await?,
+                    Some(old) if !saved => self.to_notify(old, dropped(old, &proposal.desired)).await?,
                     _ => Vec::new(),
                 };
                 self.switch(&mut hold, &proposal, pipeline).await?;

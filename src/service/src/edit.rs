@@ -132,7 +132,7 @@ impl Control {
                 control.check_name(&new).await?;
             }
             let plan = control.checked(Some(&old), &new).await?;
-            let to_notify = control.to_notify(&id, dropped(&old, &new)).await?;
+            let to_notify = control.to_notify(&old, dropped(&old, &new)).await?;
             {
                 let _placing = control.placing().await;
                 control.check_cycle(&plan).await?;
@@ -184,7 +184,7 @@ impl Control {
             if known.values().chain(set_aside.values()).any(|mark| !mark.is_beginning()) && !positions {
                 return Err(EditError::HasPositions(id));
             }
-            let to_notify = control.to_notify(&id, old.connectors.iter().chain(&old.detached_connectors)).await?;
+            let to_notify = control.to_notify(&old, old.connectors.iter().chain(&old.detached_connectors)).await?;
             let notified = control.notify_deleted(&id, to_notify).await;
             store.delete(&id).await?;
             if let Some((entry, _)) = &held {

@@ -85,6 +85,8 @@ pub(super) struct Config {
     pub(super) publication: Str,
     pub(super) partial: Partial,
     pub(super) slot: Str,
+    /// Whether slot and publication are dropped when the connector is deleted.
+    pub(super) cleans_up: bool,
     /// Whether a slot that exists is read.
     pub(super) adopts: bool,
     /// Whether standbys can take the slot over.

@@ -267,7 +267,7 @@ impl Opening<'_> {
             None => {}
         }
         self.tables.iter().try_for_each(Table::check_identity)?;
-        publication::create(self.queries, name, self.tables).await?;
+        publication::create(self.queries, name, &self.config.slot, self.tables).await?;
         match publication::find(self.queries, name, self.version).await? {
             Some(created) => Ok(created),
             None => Err(no_publication(name, self.tables)),

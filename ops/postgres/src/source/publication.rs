@@ -68,7 +68,7 @@ pub(super) async fn find(database: &mut Database, name: &str, version: u32) -> R
 ///
 /// # Errors
 /// The server refuses it.
-pub(super) async fn create(database: &mut Database, name: &str, tables: &[Table]) -> Result<(), Fault> {
+pub(super) async fn create(database: &mut Database, name: &str, slot: &str, tables: &[Table]) -> Result<(), Fault> {
     // Tables that inherit from another are tables of their own.
     let named = |table: &Table| match table.kind {
         'p' => table.sql(),
@@ -76,9 +76,15 @@ pub(super) async fn create(database: &mut Database, name: &str, tables: &[Table]
     };
     let list = tables.iter().map(named).collect::<Vec<_>>().join(", ");
     let sql = format!("CREATE PUBLICATION {} FOR TABLE {list} WITH (publish_via_partition_root = true)", Quoted(name));
-    database.rows(&format!("creating the publication {name}"), &sql).await?;
+    let comment = format!("COMMENT ON PUBLICATION {} IS {}", Quoted(name), literal(&created_for(slot)));
+    database.rows(&format!("creating the publication {name}"), &format!("{sql}; {comment}")).await?;
     tracing::info!(publication = name, tables = tables.len(), "created a publication");
     Ok(())
+}
+
+/// Returns the comment of a publication that a source created. Only such a publication is dropped with the source.
+pub(super) fn created_for(slot: &str) -> String {
+    format!("Created by Anabranch for the slot {slot}.")
 }
 
 impl Publication {
