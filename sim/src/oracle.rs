@@ -79,6 +79,9 @@ impl ScenarioProcessor {
 
 /// Returns the required outcome of a row of a source.
 pub fn fate(scenario: &Scenario, source: usize, row: Copy) -> RequiredOutcome {
+    if scenario.sources[source].fails(row) {
+        return RequiredOutcome::Letter(format!("s{source}"), row.id, None);
+    }
     let own = named(&format!("s{source}:p"), &scenario.sources[source].processors);
     let processors: Vec<_> = own.into_iter().chain(named("p", &scenario.processors)).collect();
     through(&processors, row, &|copy| {

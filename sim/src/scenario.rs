@@ -70,6 +70,8 @@ pub struct Upstream {
     pub revokes: u64,
     /// Number of reads after which a partition comes back; 0 = only in the next run.
     pub comes_back: u64,
+    /// The source itself fails one in this many rows; 0 = none.
+    pub fails_rows: u64,
     /// `true` if its partitions finish when all their rows are read.
     pub finishes: bool,
     /// `true` if every second row has the position of the previous one.
@@ -310,6 +312,11 @@ impl Scenario {
             let joins = |(i, source): (usize, &mut Upstream)| source.joins(mix(seed ^ 44, i as u64));
             sources.iter_mut().enumerate().for_each(joins);
         }
+        let fails = |(i, source): (usize, &mut Upstream)| {
+            let salt = mix(seed ^ 45, i as u64);
+            source.fails_rows = if hits(salt, 1, 6) { 2 + mix(salt, 2) % 20 } else { 0 };
+        };
+        sources.iter_mut().enumerate().for_each(fails);
         let revokes = sources.iter().any(|source| source.revokes > 0);
         let store_delay = if revokes && hits(seed ^ 42, 0, 2) { mix(seed, 43) % 300 } else { 0 };
         Scenario {
@@ -350,6 +357,7 @@ impl Upstream {
             ack_hangs: seldom(rng, 3 * trouble, 3..9),
             revokes,
             comes_back: seldom(rng, 2, 1..5),
+            fails_rows: 0,
             finishes: false,
             group: None,
             twins: rng.u32(..12) == 0 && revokes == 0,

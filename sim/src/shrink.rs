@@ -55,6 +55,7 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
             offer(&|s| s.sources[i].partitions[partition] = s.sources[i].partitions[partition].saturating_sub(1));
         }
         processors(&mut offer, scenario.sources[i].processors.len(), &|s| &mut s.sources[i].processors);
+        offer(&|s| s.sources[i].fails_rows = 0);
         offer(&|s| s.sources[i].progress = 0);
         offer(&|s| s.sources[i].read_fails = 0);
         offer(&|s| s.sources[i].ack_fails = 0);

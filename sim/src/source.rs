@@ -268,6 +268,10 @@ impl SimReader {
             let weight = record(first(lane, from), position(lane, from, b'r')).weight();
             let most = spec.per_read.min(room.rows).min(room.bytes / weight).max(1);
             let upto = (from as usize + most).min(at.fates.len()) as u32;
+            // A row that fails comes alone.
+            let failing = (from..upto).find(|row| spec.fails(first(lane, *row)));
+            let upto = failing.map_or(upto, |row| row.max(from + 1));
+            let fails = failing == Some(from);
             at.gives(upto);
             let partition = at.id.partition.clone();
             if hits(2, u64::from(upto), spec.progress) {
@@ -277,8 +281,12 @@ impl SimReader {
             drop(state);
             world.read(lane, (from..upto).map(|row| spec.position(lane, row)));
             world.holds(lane, (upto - from) as usize, weight);
-            let records = (from..upto).map(|row| record(first(lane, row), spec.position(lane, row))).collect();
-            return Some(Read::Rows { partition, records });
+            let mut records = (from..upto).map(|row| record(first(lane, row), spec.position(lane, row)));
+            if fails && let Some(record) = records.next() {
+                let fault = Fault::record(anabranch_plugin::testing::codes::FAILED, "the source cannot pass it on");
+                return Some(Read::Failed { partition, record: Box::new(record), fault });
+            }
+            return Some(Read::Rows { partition, records: records.collect() });
         }
         if spec.finishes
             && let Some(partition) = self.finish(&mut state)

@@ -4,6 +4,7 @@
 mod checker;
 mod copier;
 mod deleted;
+mod drift;
 mod failover;
 mod incremental;
 mod kills;

@@ -50,7 +50,7 @@ fn json(output: &Output) -> Value {
 }
 
 #[track_caller]
-fn dlq(workspace: &Workspace, arguments: &[&str], code: i32) -> Value {
+pub fn dlq(workspace: &Workspace, arguments: &[&str], code: i32) -> Value {
     let all: Vec<&str> = ["dlq"].iter().chain(arguments).chain(&["--json"]).copied().collect();
     let mut report = json(&workspace.run(&all).expect_code(code));
     report["result"]["summary"] = report["summary"].take();

@@ -280,6 +280,16 @@ pub enum Read {
         /// Its next records.
         records: Vec<Record>,
     },
+    /// The next record of a partition, which the source cannot pass on: it goes to the dead-letter queue with the fault, in its
+    /// place in the order. A fault that is not of a record ends the run.
+    Failed {
+        /// The partition.
+        partition: Partition,
+        /// The record, as far as the source has it; its position is not empty.
+        record: Box<Record>,
+        /// The reason.
+        fault: Fault,
+    },
     /// The position advanced without records. It is stored and acknowledged in order, like the position of a record.
     Progress(Partition, Position),
     /// Nothing more is available now. The next read blocks until more arrives.

@@ -24,7 +24,7 @@ use super::progress::{UnfinishedSource, UnreadSource};
 use super::requests::{Asked, Inbox};
 use super::tap::{NodeRole, Side, Tap};
 use crate::ack::LaneIndex;
-use crate::batch::{Batch, Lineage, STRIP_BYTES, STRIP_ROWS};
+use crate::batch::{Batch, FailedRows, Lineage, STRIP_BYTES, STRIP_ROWS};
 use crate::codes;
 use crate::plan::stage::ReadSpec;
 
@@ -199,6 +199,10 @@ impl Reading {
                     return self.collect(collected, wanted, room).await;
                 }
             }
+            Read::Failed { partition, record, fault } => {
+                self.questions.reopen();
+                self.fail(&partition, *record, fault).await?;
+            }
             Read::Progress(partition, position) => {
                 if position.0.is_empty() {
                     return Err(self.empty_position().into());
@@ -322,6 +326,51 @@ impl Reading {
         Fault::fatal(codes::PARTITION_UNEXPECTED, what).at(&self.connector)
     }
 
+    /// Sends a record that the source cannot pass on to the dead-letter queue.
+    async fn fail(&mut self, partition: &Partition, record: Record, fault: Fault) -> Result<(), Interrupt> {
+        if record.position().0.is_empty() {
+            return Err(self.empty_position().into());
+        }
+        let Some(lane) = self.lane_with_room(partition, 1).await? else { return Ok(()) };
+        let mut records = vec![record];
+        self.stamp.apply(&mut records);
+        let bytes = records.iter().map(Record::weight).sum();
+        let mut strips = vec![(records, bytes)];
+        let runs = self.open(partition, lane, &strips);
+        let meters = self.output.meters();
+        meters.step(0).leave(RowOutcomes { failed: 1, ..RowOutcomes::default() }, meters.now());
+        for ((records, bytes), lineage) in strips.drain(..).zip(runs) {
+            let failed = FailedRows {
+                batch: Batch::new(records, lineage, bytes),
+                faults: vec![fault.clone().at(&self.connector)],
+            };
+            let output = self.output.clone();
+            self.wait_for(async move { output.fail(failed).await }).await??;
+        }
+        Ok(())
+    }
+
+    /// Opens a segment of a lane per strip.
+    fn open(&mut self, partition: &Partition, lane: LaneIndex, strips: &[(Vec<Record>, usize)]) -> Vec<Lineage> {
+        let context = self.context().clone();
+        let mut runs = Vec::with_capacity(strips.len());
+        let positions = |strip: &Vec<Record>| strip.iter().map(|record| record.position().clone()).collect();
+        context.lanes.open(lane, strips.iter().map(|(strip, bytes)| (positions(strip), *bytes)), |run| {
+            runs.push(Lineage::of(run, &context.alarm));
+        });
+        // The rows are part of what is delivered in the time of a revocation.
+        self.revoke_pending();
+        self.output.meters().step(0).enter(strips.iter().map(|(strip, _)| strip.len()).sum());
+        // Before the first strip is sent, because the partition can be taken away while a strip waits for a queue.
+        if let Some(traces) = &context.traces {
+            let id = Lanes::lane_id(&self.connector, partition);
+            for ((records, _), lineage) in strips.iter().zip(&mut runs) {
+                traces.begin(&id, context.lanes.first_row(lineage), lineage, records);
+            }
+        }
+        runs
+    }
+
     /// Opens a segment per strip and emits the strips.
     async fn send(&mut self, collected: Collected) -> Result<(), Interrupt> {
         let Collected { partition, mut records } = collected;
@@ -361,24 +410,9 @@ impl Reading {
                 }
             }
         }
-        let context = self.context().clone();
+        let runs = self.open(&partition, lane, &strips);
         let meters = self.output.meters();
-        let mut runs = Vec::with_capacity(strips.len());
-        let positions = |strip: &Vec<Record>| strip.iter().map(|record| record.position().clone()).collect();
-        context.lanes.open(lane, strips.iter().map(|(strip, bytes)| (positions(strip), *bytes)), |run| {
-            runs.push(Lineage::of(run, &context.alarm));
-        });
-        // The rows are part of what is delivered in the time of a revocation.
-        self.revoke_pending();
-        meters.step(0).enter(total);
         meters.step(0).leave(RowOutcomes { out: total, ..RowOutcomes::default() }, meters.now());
-        // Before the first strip is sent, because the partition can be taken away while a strip waits for a queue.
-        if let Some(traces) = &context.traces {
-            let id = Lanes::lane_id(&self.connector, &partition);
-            for ((records, _), lineage) in strips.iter().zip(&mut runs) {
-                traces.begin(&id, context.lanes.first_row(lineage), lineage, records);
-            }
-        }
         let output = self.output.clone();
         for ((records, bytes), lineage) in strips.into_iter().zip(runs) {
             if let Some(watchers) = self.tap.watchers() {

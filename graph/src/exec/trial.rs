@@ -156,6 +156,10 @@ impl Reader for BoundedReader {
                 self.left -= records.len();
                 Read::Rows { partition, records }
             }
+            failed @ Read::Failed { .. } => {
+                self.left -= 1;
+                failed
+            }
             other => other,
         })
     }

@@ -107,8 +107,8 @@ anabranch_record::codes! {
     /// The server sends a message that the source does not support.
     STREAM_UNSUPPORTED: "postgres.stream_unsupported", "This is a defect: report it with the message.";
 
-    /// The columns of a table changed, and schemaDrift is halt.
-    SCHEMA_DRIFT: "postgres.schema_drift", "Check the change, then set schemaDrift: evolve.";
+    /// The columns of a table changed, and schemaDrift is halt or dead-letter.
+    SCHEMA_DRIFT: "postgres.schema_drift", "Check the change. With halt, start the pipeline again; with dead-letter, set schemaDrift: evolve and replay the dead letters.";
 
     /// The table was rewritten or dropped while its rows were read.
     SNAPSHOT_TABLE_REWRITTEN: "postgres.snapshot_table_rewritten",

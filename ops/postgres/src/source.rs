@@ -5,6 +5,7 @@
 //! and [`snapshot`] reads the rows that were there before; [`backfill`] reads rows beside the changes. [`acknowledged`] is
 //! what gates all confirmations.
 
+mod accepted;
 mod acknowledged;
 mod backfill;
 mod changes;
@@ -54,6 +55,7 @@ use async_trait::async_trait;
 use crate::address::Address;
 use crate::codes;
 use crate::name::TABLES;
+use accepted::Accepted;
 use backfill::StoredBackfills;
 use changes::{Changes, OnTruncate, Seen, Taken};
 use config::{Config, Drift, OnGap, Partial, SnapshotMode};
@@ -135,8 +137,9 @@ struct Settings {
     /// with the operation delete, without key, and with the metadata postgres.truncate).
     #[parameter(default = "fail")]
     truncate: OnTruncate,
-    /// Reaction if the columns of a table change: evolve (the records that follow have the new columns) or halt (the
-    /// pipeline stops).
+    /// Reaction if the columns of a table change: evolve (the records that follow have the new columns), halt (the pipeline
+    /// stops; it goes on with the new columns when you start it again), or dead-letter (the records of the table that follow
+    /// are dead letters, until you accept the columns with evolve).
     #[parameter(default = "evolve", aliases = ["logrepl.schemaDrift.policy"])]
     schema_drift: Drift,
     /// Time between two checks of slot and publication.
@@ -302,7 +305,8 @@ impl Source for PostgresSource {
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
         let is_other = RangePosition::decode(position).is_ok()
             || Plan::decode(position).is_ok()
-            || StoredBackfills::decode(position).is_ok();
+            || StoredBackfills::decode(position).is_ok()
+            || Accepted::decode(position).is_ok();
         Some(if is_other { Ok(()) } else { StoredPosition::decode(position).map(drop) })
     }
 

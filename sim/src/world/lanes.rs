@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::group::{Generation, GroupPartition};
 use super::{State, World};
 use crate::oracle::{Copy, RequiredOutcome};
-use crate::scenario::{Upstream, mix};
+use crate::scenario::{Upstream, hits, mix};
 
 /// Time after which a revoked partition gets no acknowledgements any more: five seconds, the duration of a commit, and
 /// the retries of its acknowledgement.
@@ -153,6 +153,11 @@ fn lane_start(lane: &SourcePartition, mark: &Mark) -> u32 {
 }
 
 impl Upstream {
+    /// Returns `true` if the source itself fails a row.
+    pub fn fails(&self, row: Copy) -> bool {
+        hits(41, row.id, self.fails_rows)
+    }
+
     /// Returns the position of a row of a lane of this source.
     pub fn position(&self, lane: usize, row: u32) -> Position {
         position(lane, if self.twins { row & !1 } else { row }, b'r')

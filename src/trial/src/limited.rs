@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use anabranch_plugin::host::Host;
 use anabranch_plugin::source::{Acker, Backlog, OpenedSource, Read, Reader, Room, Source, Start};
-use anabranch_record::Position;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::text::Str;
+use anabranch_record::{Position, Record};
 use async_trait::async_trait;
 
 use crate::trace::Trace;
@@ -43,6 +43,16 @@ struct LimitedReader {
     trace: Arc<Trace>,
 }
 
+impl LimitedReader {
+    fn count(&mut self, record: &mut Record) {
+        self.left -= 1;
+        // A copy of the bytes, whose address identifies the record from here on.
+        let position = Position::copy_from(&record.position().0);
+        *record = std::mem::take(record).with_position(position);
+        self.trace.read(&self.connector, record);
+    }
+}
+
 #[async_trait]
 impl Reader for LimitedReader {
     async fn read(&mut self, room: Room) -> Result<Read, Fault> {
@@ -50,16 +60,18 @@ impl Reader for LimitedReader {
             return Ok(Read::End);
         }
         let read = self.reader.read(Room { rows: room.rows.min(self.left), ..room }).await?;
-        let Read::Rows { partition, mut records } = read else { return Ok(read) };
-        records.truncate(self.left);
-        self.left -= records.len();
-        for record in &mut records {
-            // A copy of the bytes, whose address identifies the record from here on.
-            let position = Position::copy_from(&record.position().0);
-            *record = std::mem::take(record).with_position(position);
-            self.trace.read(&self.connector, record);
-        }
-        Ok(Read::Rows { partition, records })
+        Ok(match read {
+            Read::Rows { partition, mut records } => {
+                records.truncate(self.left);
+                records.iter_mut().for_each(|record| self.count(record));
+                Read::Rows { partition, records }
+            }
+            Read::Failed { partition, mut record, fault } => {
+                self.count(&mut record);
+                Read::Failed { partition, record, fault }
+            }
+            other => other,
+        })
     }
 
     async fn change(&mut self) -> Result<Read, Fault> {

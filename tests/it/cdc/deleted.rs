@@ -12,10 +12,10 @@ struct Deleted {
 }
 
 impl Deleted {
-    fn new(prepare: impl Fn(&str) -> String, settings: &str) -> Option<Deleted> {
+    fn new(prepare: &str, settings: &str) -> Option<Deleted> {
         let source = Database::logical(Release::Installed)?;
         source.query("CREATE TABLE orders (id int PRIMARY KEY); INSERT INTO orders VALUES (1)");
-        source.query(&prepare(source.name()));
+        source.query(prepare);
         let slot = source.name();
         let mut workspace = Workspace::new();
         workspace.env("URL", &source.url());
@@ -52,7 +52,7 @@ fn names(source: &Database) -> Vec<String> {
 
 #[test]
 fn slot_and_publication_of_a_deleted_pipeline_are_dropped() {
-    let Some(deleted) = Deleted::new(|_| "SELECT".into(), "") else { return };
+    let Some(deleted) = Deleted::new("SELECT", "") else { return };
     let output = deleted.delete();
     assert!(!output.stderr.contains("warning"), "{}", output.both());
     assert_eq!(names(&deleted.source), [""; 0]);
@@ -61,14 +61,11 @@ fn slot_and_publication_of_a_deleted_pipeline_are_dropped() {
 
 #[test]
 fn what_a_source_did_not_create_stays() {
-    let publication = |_: &str| "CREATE PUBLICATION pub FOR TABLE orders WITH (publish_via_partition_root)".into();
-    let slot = |name: &str| format!("SELECT pg_create_logical_replication_slot('{name}', 'pgoutput')");
-    let cases: [(&dyn Fn(&str) -> String, _, _); 3] = [
-        (&publication, "", 1),
-        (&|_| "SELECT".into(), ", logrepl.autoCleanup: false", 2),
-        (&slot, ", logrepl.adoptSlot: true", 2),
-    ];
-    for (prepare, settings, left) in cases {
+    for (prepare, settings, left) in [
+        ("CREATE PUBLICATION pub FOR TABLE orders WITH (publish_via_partition_root)", "", 1),
+        ("SELECT", ", logrepl.autoCleanup: false", 2),
+        ("SELECT pg_create_logical_replication_slot(current_database(), 'pgoutput')", ", logrepl.adoptSlot: true", 2),
+    ] {
         let Some(deleted) = Deleted::new(prepare, settings) else { return };
         let output = deleted.delete();
         assert!(!output.stderr.contains("warning"), "{}", output.both());
@@ -80,7 +77,7 @@ fn what_a_source_did_not_create_stays() {
 
 #[test]
 fn a_slot_that_cannot_be_dropped_is_named_and_keeps_nobody_from_deleting() {
-    let Some(Deleted { source, mut workspace, service }) = Deleted::new(|_| "SELECT".into(), "") else { return };
+    let Some(Deleted { source, mut workspace, service }) = Deleted::new("SELECT", "") else { return };
     service.end();
     // Nobody listens there.
     workspace.env("URL", "postgresql://user:hunter2222@127.0.0.1:1/shop");

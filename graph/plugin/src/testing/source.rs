@@ -47,6 +47,8 @@ pub struct Upstream {
     forgot: AtomicBool,
     counts: bool,
     asked: AtomicU64,
+    /// The row that the source fails.
+    failing: Option<u64>,
     /// The row at which the next open starts, instead of after the mark.
     elsewhere: Mutex<Option<u64>>,
 }
@@ -81,8 +83,16 @@ impl Upstream {
             forgot: AtomicBool::new(false),
             counts: false,
             asked: AtomicU64::new(0),
+            failing: None,
             elsewhere: Mutex::default(),
         }
+    }
+
+    /// Fails a row, which must come in a read of its own.
+    #[must_use]
+    pub fn failing(mut self, row: u64) -> Self {
+        self.failing = Some(row);
+        self
     }
 
     /// Limits the number of rows per read.
@@ -259,6 +269,12 @@ impl Reader for UpstreamReader {
                 self.caught_up = false;
                 upstream.read.fetch_add(found.len() as u64, Ordering::Relaxed);
                 self.next.insert(partition.clone(), found.last().map_or(0, |last| last + 1));
+                if let [row] = found[..]
+                    && upstream.failing == Some(row)
+                {
+                    let fault = Fault::record(super::codes::BAD_ROW, "the source cannot pass it on");
+                    return Ok(Read::Failed { partition, record: Box::new((upstream.make)(row)), fault });
+                }
                 let records = found.into_iter().map(|row| (upstream.make)(row)).collect();
                 return Ok(Read::Rows { partition, records });
             }

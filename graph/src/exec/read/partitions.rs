@@ -175,9 +175,10 @@ impl Reading {
     /// Returns the partition of a read, if this instance owns it.
     pub(super) fn owned_partition(&self, read: &Read) -> Option<Partition> {
         match read {
-            Read::Rows { partition, .. } | Read::Progress(partition, _) | Read::Finished(partition) => {
-                Some(partition.clone()).filter(|partition| !self.away.contains(partition))
-            }
+            Read::Rows { partition, .. }
+            | Read::Failed { partition, .. }
+            | Read::Progress(partition, _)
+            | Read::Finished(partition) => Some(partition.clone()).filter(|partition| !self.away.contains(partition)),
             _ => None,
         }
     }
@@ -228,7 +229,7 @@ impl Reading {
             Read::Lost(partition) => self.lose(partition),
             Read::Finished(partition) => self.finish(partition).await?,
             Read::Assigned(partition) => self.assign(partition).await?,
-            Read::Rows { partition, .. } | Read::Progress(partition, _) => {
+            Read::Rows { partition, .. } | Read::Failed { partition, .. } | Read::Progress(partition, _) => {
                 return Err(self.misused(&partition, "read without room", "one with changes").into());
             }
             Read::CaughtUp | Read::End => {

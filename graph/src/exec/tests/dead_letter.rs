@@ -38,6 +38,34 @@ async fn by_default_the_first_failure_stops_the_pipeline_below_the_row() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_record_that_its_source_fails_is_a_letter_in_its_place() {
+    let bench = Bench::new();
+    let upstream = Arc::new(Upstream::new(&bench.journal, 10, AtEnd::End).per_read(1).failing(4));
+    let a = shelf(&bench, "a");
+    let letters = Arc::new(Downstream::new("letters", &bench.journal).accepting());
+    let mut pipeline = crate::testing::Pipeline::new(&letters, 0, 0);
+    let read = pipeline.read("in", &upstream);
+    pipeline.write(&[read], "a", &a);
+    finished(&bench.run(&pipeline.plan()).await);
+    assert_eq!(a.rows(), [0, 1, 2, 3, 5, 6, 7, 8, 9]);
+    let [letter] = &letters.durable()[..] else { panic!("{:?}", letters.durable()) };
+    assert_eq!(anabranch_plugin::testing::rows(std::slice::from_ref(letter)), [4]);
+    assert_eq!(upstream.kept(), 0);
+    super::ordering::check_order(&bench.journal.events(), &["a"], 10);
+
+    // By default, the first one stops the pipeline.
+    let bench = Bench::new();
+    let upstream = Arc::new(Upstream::new(&bench.journal, 10, AtEnd::End).per_read(1).failing(4));
+    let a = shelf(&bench, "a");
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    pipeline.write(&[read], "a", &a);
+    let Ending::Faulted(fault) = bench.run(&pipeline.plan()).await else { panic!("it went on") };
+    assert_eq!((fault.code().name(), fault.node().unwrap().as_ref()), ("bad_row", "in"));
+    assert!(upstream.kept() >= 6);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_letter_is_durable_before_its_row_is_acknowledged() {
     let bench = Bench::new();
     let upstream = upstream(&bench, 100);

@@ -84,7 +84,7 @@ pub(super) struct Changes {
     encoder: PositionEncoder,
     transaction: Option<Transaction>,
     /// The last record of the transaction, with its ordinal.
-    pending: Option<(u64, Record)>,
+    pending: Option<(u64, Record, Option<Fault>)>,
     /// The changes of all transactions that were committed before this place are read.
     end: Lsn,
     /// The place that the last position has.
@@ -100,6 +100,10 @@ pub(super) struct Changes {
     window: Option<(Window, usize)>,
     /// The table that is read beside the changes.
     filled: Option<FilledTable>,
+    /// Tables whose rows fail, by the ids of the stream.
+    failing: HashMap<u32, Fault>,
+    /// Records that fail: their places among those that were appended since the last [`Changes::take_failed`].
+    failed: Vec<(usize, Fault)>,
 }
 
 /// A table whose rows are read beside the changes.
@@ -143,6 +147,8 @@ impl Changes {
             streamed: None,
             window: None,
             filled: None,
+            failing: HashMap::new(),
+            failed: Vec::new(),
         }
     }
 
@@ -236,8 +242,19 @@ impl Changes {
         }
     }
 
+    /// Has the rows of a table fail that follow.
+    pub(super) fn fail_rows_of(&mut self, id: u32, fault: Fault) {
+        self.failing.insert(id, fault);
+    }
+
+    /// Returns the records that fail, by their places among those that were appended since the last call.
+    pub(super) fn take_failed(&mut self) -> Vec<(usize, Fault)> {
+        std::mem::take(&mut self.failed)
+    }
+
     /// Sets the layout of a table for the rows that follow.
     pub(super) fn install(&mut self, relation: Relation, seen: Seen) {
+        self.failing.remove(&relation.id);
         self.tables.insert(relation.id, (relation, seen));
     }
 
@@ -323,9 +340,10 @@ impl Changes {
             _ => return Err(contradiction("a transaction ends that has not begun")),
         }
         self.end = self.end.max(commit.end);
-        if let Some((_, record)) = self.pending.take() {
+        if let Some((_, record, fault)) = self.pending.take() {
             self.said = self.end;
-            records.push(record.with_position(self.encoder.end(self.end)));
+            let position = self.encoder.end(self.end);
+            self.append(record.with_position(position), fault, records);
         }
         Ok(self.taken())
     }
@@ -375,7 +393,8 @@ impl Changes {
             Some((_, Seen::Ignored)) => return Ok(()),
             None => return Err(contradiction("a change is in a table without a layout")),
         };
-        self.deliver(record, records);
+        let fault = if self.failing.is_empty() { None } else { self.failing.get(&relation).cloned() };
+        self.deliver(record, fault, records);
         Ok(())
     }
 
@@ -401,7 +420,7 @@ impl Changes {
             }
             (OnTruncate::Record, Some((_, Seen::Read(layout)))) => {
                 let record = layout.truncate(origin);
-                self.deliver(record, records);
+                self.deliver(record, None, records);
                 Ok(())
             }
             _ => Ok(()),
@@ -409,15 +428,22 @@ impl Changes {
     }
 
     /// Keeps a record until the next one or the commit, and appends the previous one.
-    fn deliver(&mut self, record: Record, records: &mut Vec<Record>) {
+    fn deliver(&mut self, record: Record, fault: Option<Fault>, records: &mut Vec<Record>) {
         let Some(transaction) = &mut self.transaction else { return };
-        let Some((ordinal, previous)) = self.pending.replace((transaction.ordinal, record)) else { return };
+        let pending = self.pending.replace((transaction.ordinal, record, fault));
+        let Some((ordinal, previous, fault)) = pending else { return };
         if !std::mem::replace(&mut transaction.is_encoded, true) {
             // Not the end of the transaction before: the server moves that if it is quiet, and the position of a change is
             // always the same. All transactions that were committed before this one are read.
             self.encoder.begin(transaction.begin.commit, transaction.begin.commit);
         }
-        records.push(previous.with_position(self.encoder.change(ordinal)));
+        let position = self.encoder.change(ordinal);
+        self.append(previous.with_position(position), fault, records);
+    }
+
+    fn append(&mut self, record: Record, fault: Option<Fault>, records: &mut Vec<Record>) {
+        self.failed.extend(fault.map(|fault| (records.len(), fault)));
+        records.push(record);
     }
 }
 

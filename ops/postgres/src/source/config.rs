@@ -50,12 +50,19 @@ impl Choice for OnGap {
 pub(super) enum Drift {
     /// The records that follow have the new columns.
     Evolve,
-    /// The pipeline stops.
+    /// The pipeline stops once.
     Halt,
+    /// The records of the table that follow are dead letters.
+    DeadLetter,
 }
 
 impl Choice for Drift {
-    const CHOICES: &'static [(&'static str, Self)] = &[("evolve", Drift::Evolve), ("halt", Drift::Halt)];
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("evolve", Drift::Evolve),
+        ("halt", Drift::Halt),
+        ("dead-letter", Drift::DeadLetter),
+        ("dlq", Drift::DeadLetter),
+    ];
 }
 
 /// Whether a publication may contain a part of the tables.

@@ -14,17 +14,18 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::accepted::Accepted;
 use super::acknowledged::Acknowledged;
 use super::backfill::{self, Backfills, Filling};
 use super::changes::{Changes, Seen, Taken};
-use super::config::{Config, Drift, SnapshotMode};
+use super::config::{Config, SnapshotMode};
 use super::database::Database;
 use super::fault::WireError;
 use super::guard::no_publication;
 use super::lsn::Lsn;
 use super::pgoutput::{Relation, decode};
 use super::position::{CHANGES, ChangePosition, PLAN, Server, Stage};
-use super::publication::Publication;
+use super::publication::{self, Publication};
 use super::record::{Layout, Schemas, SentColumn};
 use super::slot::{self, HERE, NewSlot};
 use super::snapshot::{Exported, Plan, Snapshot, stored};
@@ -103,6 +104,8 @@ pub(super) struct Driver {
     pub(super) publication: Option<Publication>,
     pub(super) schemas: Option<Arc<Schemas>>,
     pub(super) backfills: Arc<Backfills>,
+    /// The columns of tables that are accepted; `None` if all are.
+    pub(super) accepted: Option<Accepted>,
     pub(super) events: Events,
     pub(super) acknowledged: Arc<Acknowledged>,
     pub(super) step: Step,
@@ -222,6 +225,11 @@ impl Driver {
 
     /// Reads a snapshot, and stores `after` when all rows are delivered.
     async fn read_snapshot(&mut self, exported: &Exported, plan: Plan, after: &ChangePosition) -> Result<(), Ended> {
+        for table in self.tables.clone() {
+            let columns = publication::sent(self.publication.as_ref(), &table);
+            // A run that ended early may have seen others.
+            drop(self.check_columns(&table, &columns).await?);
+        }
         let began = Instant::now();
         let snapshot = Snapshot {
             address: &self.config.address,
@@ -383,7 +391,34 @@ impl Driver {
         }
         follower.is_caught_up = false;
         let records = std::mem::take(&mut follower.records);
-        self.events.send(Read::Rows { partition: CHANGES, records }).await
+        let failed = follower.changes.take_failed();
+        self.pass_records(CHANGES, records, failed).await
+    }
+
+    /// Passes on records of a lane, in their order. Those at the places in `failed` are not delivered.
+    pub(super) async fn pass_records(
+        &self,
+        partition: Partition,
+        mut records: Vec<Record>,
+        failed: Vec<(usize, Fault)>,
+    ) -> Result<(), Ended> {
+        let mut passed = 0;
+        for (place, fault) in failed {
+            let mut rest = records.split_off(place - passed);
+            if !records.is_empty() {
+                self.events.send(Read::Rows { partition: partition.clone(), records }).await?;
+            }
+            records = rest.split_off(1);
+            passed = place + 1;
+            for record in rest {
+                let (partition, record) = (partition.clone(), Box::new(record));
+                self.events.send(Read::Failed { partition, record, fault: fault.clone() }).await?;
+            }
+        }
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.events.send(Read::Rows { partition, records }).await
     }
 
     /// Passes on the place up to which there is nothing to read.
@@ -413,7 +448,7 @@ impl Driver {
         {
             *known = table;
         }
-        let Some(table) = self.tables.iter().find(|table| table.oid == oid) else { return Ok(()) };
+        let Some(table) = self.tables.iter().find(|table| table.oid == oid).cloned() else { return Ok(()) };
         let columns: Vec<SentColumn> = relation
             .columns
             .iter()
@@ -425,20 +460,21 @@ impl Driver {
             .collect();
         let oids: Vec<u32> = columns.iter().map(|column| column.type_id).collect();
         let types = tables::types(&mut self.queries, &oids).await?;
-        let mut layout = Layout::new(table, &columns, &types);
+        let mut layout = Layout::new(&table, &columns, &types);
+        let fault = self.check_columns(&table, &columns).await?;
         if let Some(known) = changes.layout(relation.id)
             && !layout.has_fields_of(known)
         {
             tracing::info!(table = table.title(), "the columns of a table changed");
-            if self.config.drift == Drift::Halt {
-                let text = format!("the columns of the table {} changed", table.title());
-                return Err(Fault::fatal(codes::SCHEMA_DRIFT, text).into());
-            }
         }
         if let Some(schemas) = &self.schemas {
-            layout.register(table, schemas).await?;
+            layout.register(&table, schemas).await?;
         }
+        let id = relation.id;
         changes.install(relation, Seen::Read(Box::new(layout)));
+        if let Some(fault) = fault {
+            changes.fail_rows_of(id, fault);
+        }
         Ok(())
     }
 }

@@ -10,15 +10,16 @@ use anabranch_record::mark::{Mark, Partition};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::accepted::Accepted;
 use super::acknowledged::Acknowledged;
 use super::backfill::{Backfills, StoredBackfills};
-use super::config::{Config, OnGap, Partial, SnapshotMode};
+use super::config::{Config, Drift, OnGap, Partial, SnapshotMode};
 use super::database::Database;
 use super::driver::{Driver, Ended, Events, Step};
 use super::guard::{Guard, no_publication};
 use super::lsn::Lsn;
 use super::position::{
-    BACKFILL, CHANGES, ChangePosition, ForeignPlace, PLAN, RangePosition, Server, Stage, StoredPosition,
+    BACKFILL, CHANGES, COLUMNS, ChangePosition, ForeignPlace, PLAN, RangePosition, Server, Stage, StoredPosition,
 };
 use super::publication::{self, Publication};
 use super::reader::{Confirmations, EventReader};
@@ -99,6 +100,10 @@ pub(super) async fn open(
     let reads_rows = matches!(step, Step::Create { .. } | Step::Snapshot(_) | Step::Rows);
     let (plan, mut finished) = lanes(resume, reads_rows)?;
     let backfills = backfills(resume)?;
+    let accepted = accepted(config, resume)?;
+    if accepted.is_none() && resume.contains_key(&COLUMNS) {
+        finished.push(COLUMNS);
+    }
     if backfills.tables.is_empty() && resume.contains_key(&BACKFILL) {
         finished.push(BACKFILL);
     }
@@ -141,6 +146,7 @@ pub(super) async fn open(
         publication,
         schemas,
         backfills,
+        accepted,
         events,
         acknowledged: acknowledged.clone(),
         step,
@@ -167,9 +173,20 @@ fn backfills(resume: &BTreeMap<Partition, Mark>) -> Result<StoredBackfills, Faul
     }
 }
 
+/// Returns the columns that earlier runs accepted; `None` if all are.
+fn accepted(config: &Config, resume: &BTreeMap<Partition, Mark>) -> Result<Option<Accepted>, Fault> {
+    if config.drift == Drift::Evolve || config.mode == SnapshotMode::Only {
+        return Ok(None);
+    }
+    match resume.get(&COLUMNS).filter(|mark| !mark.position.0.is_empty()) {
+        Some(mark) => Accepted::decode(&mark.position).map(Some),
+        None => Ok(Some(Accepted::default())),
+    }
+}
+
 /// Returns the plan of the snapshot that an earlier run began, and the lanes without further records.
 fn lanes(resume: &BTreeMap<Partition, Mark>, reads_rows: bool) -> Result<(Plan, Vec<Partition>), Fault> {
-    let others = resume.keys().filter(|lane| ![CHANGES, PLAN, BACKFILL].contains(lane));
+    let others = resume.keys().filter(|lane| ![CHANGES, PLAN, BACKFILL, COLUMNS].contains(lane));
     let mut finished: Vec<Partition> = others.cloned().collect();
     let stored = resume.get(&PLAN).filter(|mark| !mark.position.0.is_empty());
     if !reads_rows {

@@ -20,6 +20,9 @@ pub(super) const PLAN: Partition = Partition(Str::from_static("snapshot"));
 /// The lane of the tables whose rows are read beside the changes. It has no records.
 pub(super) const BACKFILL: Partition = Partition(Str::from_static("backfill"));
 
+/// The lane of the columns that are accepted. It has no records.
+pub(super) const COLUMNS: Partition = Partition(Str::from_static("columns"));
+
 /// Version of the positions of this source. Those of the reference service have none, 1 or 2.
 const VERSION: u32 = 3;
 

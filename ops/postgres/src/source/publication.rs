@@ -5,6 +5,7 @@ use anabranch_record::text::Str;
 use serde::Deserialize;
 
 use super::database::Database;
+use super::record::SentColumn;
 use super::tables::Table;
 use super::wire::literal;
 use crate::codes;
@@ -169,6 +170,16 @@ impl Publication {
         let published = self.tables.as_deref().unwrap_or_default();
         published.iter().find(|one| one.schema == table.schema && one.name == table.name)?.filter.as_ref()
     }
+}
+
+/// Returns the columns that are read of a table: the published ones, or all if there is no publication.
+pub(super) fn sent(publication: Option<&Publication>, table: &Table) -> Vec<SentColumn> {
+    let names = match publication {
+        Some(publication) => publication.columns(table),
+        None => table.columns().iter().map(|column| &column.name).collect(),
+    };
+    let columns = table.columns().iter().filter(|column| names.contains(&&column.name));
+    columns.map(|column| SentColumn { name: column.name.clone(), type_id: column.type_id, identifies: false }).collect()
 }
 
 #[cfg(test)]

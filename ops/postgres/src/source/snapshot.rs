@@ -21,8 +21,8 @@ use super::database::Database;
 use super::driver::{Ended, Events};
 use super::lsn::Lsn;
 use super::position::{PLAN, RangePosition};
-use super::publication::Publication;
-use super::record::{Layout, Origin, Schemas, SentColumn};
+use super::publication::{self, Publication};
+use super::record::{Layout, Origin, Schemas};
 use super::tables::{Table, types};
 use super::wire::{Session, literal};
 use crate::address::Address;
@@ -212,14 +212,7 @@ impl Snapshot<'_> {
                 let text = format!("the table {} is not in the setting tables any more", planned.title);
                 return Err(Fault::fatal(codes::SOURCE_TABLE, text));
             };
-            let names = match self.publication {
-                Some(publication) => publication.columns(table),
-                None => table.columns().iter().map(|column| &column.name).collect(),
-            };
-            let columns = table.columns().iter().filter(|column| names.contains(&&column.name));
-            let columns: Vec<SentColumn> = columns
-                .map(|column| SentColumn { name: column.name.clone(), type_id: column.type_id, identifies: false })
-                .collect();
+            let columns = publication::sent(self.publication, table);
             let oids: Vec<u32> = columns.iter().map(|column| column.type_id).collect();
             let mut layout = Layout::new(table, &columns, &types(database, &oids).await?);
             if let Some(schemas) = self.schemas {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anabranch_ops_postgres::register;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::registry::Registry;
-use anabranch_plugin::source::{OpenedSource, Read, Release as Given, Room, Source, Start};
+use anabranch_plugin::source::{OpenedSource, Read, Release as Given, Request, Requested, Room, Source, Start};
 use anabranch_plugin::testing::{configured, host};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
@@ -54,6 +54,8 @@ pub struct Run {
     pub store: Store,
     /// Records that were read, with their lanes.
     pub records: Vec<(Partition, Record)>,
+    /// Records that the source could not pass on.
+    pub failed: Vec<(Record, Fault)>,
     pub starts: BTreeMap<Partition, Start>,
     /// Number of records after which nothing more is stored or acknowledged.
     pub stores: usize,
@@ -80,7 +82,7 @@ impl Run {
     pub async fn open_with(source: &dyn Source, store: &Store, host: &Host) -> Result<Run, Fault> {
         let opened = source.open(&store.marks, host).await?;
         let starts = opened.starts.clone();
-        Ok(Run { opened, store: store.clone(), records: Vec::new(), starts, stores: usize::MAX })
+        Ok(Run { opened, store: store.clone(), records: Vec::new(), failed: Vec::new(), starts, stores: usize::MAX })
     }
 
     /// Stores positions, then acknowledges them.
@@ -110,6 +112,11 @@ impl Run {
                     let positions: Vec<_> = records.iter().map(|record| record.position().clone()).collect();
                     self.records.extend(records.into_iter().map(|record| (partition.clone(), record)));
                     self.settle(&partition, &positions).await?;
+                }
+                Read::Failed { partition, record, fault } => {
+                    let position = record.position().clone();
+                    self.failed.push((*record, fault));
+                    self.settle(&partition, &[position]).await?;
                 }
                 Read::Progress(partition, position) => self.settle(&partition, &[position]).await?,
                 Read::Finished(partition) => {
@@ -152,6 +159,22 @@ impl Run {
                 Ok(other) => panic!("{other:?} after {} records", self.records.len()),
             }
         }
+    }
+
+    /// Asks for the rows of a table.
+    pub async fn backfill(&mut self, table: &str) -> Requested {
+        self.opened.reader.request(Request::Backfill { part: table.into() }).await.unwrap()
+    }
+
+    /// Reads until so many records have failed, and returns them in short with the code of each fault; and clears them.
+    pub async fn failures(&mut self, records: usize) -> Vec<(String, &'static str)> {
+        while self.failed.len() < records {
+            match self.read(usize::MAX, Duration::from_millis(100)).await.unwrap() {
+                Came::CaughtUp | Came::Waits => {}
+                other => panic!("{other:?} after {} failed records", self.failed.len()),
+            }
+        }
+        std::mem::take(&mut self.failed).iter().map(|(record, fault)| (shown(record), fault.code().name())).collect()
     }
 
     /// Returns the records in short: operation, table, key, after; and clears them.

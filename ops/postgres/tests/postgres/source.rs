@@ -1,6 +1,7 @@
 //! The source: snapshot, changes, resuming, faults.
 
 mod changes;
+mod drift;
 mod faults;
 mod gaps;
 mod live;

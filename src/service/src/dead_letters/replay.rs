@@ -306,9 +306,11 @@ async fn grouped(tools: &Tools, id: &Str, request: &Request) -> Result<Vec<(Repl
         for (number, stored) in &found {
             let letter = form::decode(&stored.content)?;
             let entry = match request.from {
-                // A dead letter without a known node enters at the start.
+                // A dead letter without a known node, or of the source itself, enters at the start.
                 ReplayFrom::At(ref id) => ReplayEntry::Step(id.clone()),
-                ReplayFrom::Step if !letter.node.is_empty() => ReplayEntry::Step(letter.node),
+                ReplayFrom::Step if !letter.node.is_empty() && letter.node != letter.lane.connector => {
+                    ReplayEntry::Step(letter.node)
+                }
                 ReplayFrom::Step | ReplayFrom::Start => ReplayEntry::Start,
             };
             let group = (entry, letter.lane.connector);

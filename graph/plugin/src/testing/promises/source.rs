@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_record::fault::Fault;
+use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::phrase::counted;
 use anabranch_record::{Position, Record};
@@ -159,6 +159,12 @@ impl Session {
                     format!("a read returns {}, {}", counted(read.len(), "row"), shown_room(room))
                 })?;
                 records.extend(read.into_iter().map(|record| (partition.clone(), record)));
+            }
+            Read::Failed { partition, record, fault } => {
+                promise(fault.class() == FaultClass::Record, || {
+                    format!("a record fails with {fault}, which ends runs")
+                })?;
+                records.push((partition, *record));
             }
             Read::Assigned(partition) => {
                 let went_on = self.reader.go_on(&partition, self.resume.get(&partition)).await;

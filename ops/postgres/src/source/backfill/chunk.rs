@@ -14,7 +14,7 @@ use super::super::fault::{ServerError, WireError};
 use super::super::guard::write_message;
 use super::super::lsn::Lsn;
 use super::super::pgoutput::{Cell, Tuple};
-use super::super::publication::Publication;
+use super::super::publication::{self, Publication};
 use super::super::record::{Layout, Origin, Schemas, SentColumn};
 use super::super::slot::oldest_writer;
 use super::super::tables::{self, Table};
@@ -27,7 +27,7 @@ use crate::codes;
 use crate::name::Quoted;
 
 /// Approximate size of a chunk, in bytes of the values as texts.
-const BYTES: usize = 2 << 20;
+const BYTES: usize = 1 << 20;
 /// Size at which a chunk with several rows is given up, because its rows are much larger than those before.
 const TOO_MANY: usize = 8 * BYTES;
 /// Rows of the first chunk, when the size of rows is not known.
@@ -53,6 +53,8 @@ pub(in super::super) struct Chunk {
     pub(in super::super) part: Part,
     /// Keys of rows that are to be read again.
     pub(in super::super) again: Vec<KeyTexts>,
+    /// The fault of the rows, if the columns of the table are not accepted.
+    pub(in super::super) fault: Option<Box<Fault>>,
 }
 
 /// What a look at a table found.
@@ -190,7 +192,7 @@ impl ChunkReader {
             Some(last) => Part::Until(last),
             None => Part::Rest,
         };
-        Ok(Some(Looked::Chunk(Chunk { rows, visible, until, part, again: Vec::new() })))
+        Ok(Some(Looked::Chunk(Chunk { rows, visible, until, part, again: Vec::new(), fault: None })))
     }
 
     async fn tell_of_wait(&mut self, database: &mut Database, task: &TableBackfill) {
@@ -222,14 +224,13 @@ impl ChunkReader {
     }
 
     fn columns(&self, table: &Table) -> Vec<SentColumn> {
-        let names = match &self.publication {
-            Some(publication) => publication.columns(table),
-            None => table.columns().iter().map(|column| &column.name).collect(),
-        };
-        let columns = table.columns().iter().filter(|column| names.contains(&&column.name));
-        columns
-            .map(|column| SentColumn { name: column.name.clone(), type_id: column.type_id, identifies: false })
-            .collect()
+        publication::sent(self.publication.as_ref(), table)
+    }
+
+    /// Returns the table of the last chunk, and its columns.
+    pub(in super::super) fn described(&self) -> Option<(Table, Vec<SentColumn>)> {
+        let (table, _) = self.layout.as_ref()?;
+        Some((table.clone(), self.columns(table)))
     }
 
     /// Returns the statement that reads the rows with some keys, or the next ones.

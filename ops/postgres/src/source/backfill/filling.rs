@@ -136,16 +136,21 @@ impl Driver {
 
     /// Takes what [`Filling::looked`] returned.
     pub(in super::super) async fn take_look(
-        &self,
+        &mut self,
         looking: Option<Looking>,
         follower: &mut Follower,
     ) -> Result<(), Ended> {
         let Some(Looking { reader, table, looked }) = looking else { return Ok(()) };
         follower.filling.state = match looked? {
-            Looked::Chunk(chunk) => match follower.changes.merge(chunk) {
-                true => State::Merging(reader, table),
-                false => State::Again(reader, Instant::now() + AGAIN),
-            },
+            Looked::Chunk(mut chunk) => {
+                if let Some((described, columns)) = reader.described() {
+                    chunk.fault = self.check_columns(&described, &columns).await?.map(Box::new);
+                }
+                match follower.changes.merge(chunk) {
+                    true => State::Merging(reader, table),
+                    false => State::Again(reader, Instant::now() + AGAIN),
+                }
+            }
             Looked::Waits => {
                 follower.changes.drop_window();
                 State::Again(reader, Instant::now() + AGAIN)
@@ -183,7 +188,9 @@ impl Driver {
                 .collect();
             if let Some(last) = records.last().map(|record| record.position().clone()) {
                 let partition = open.partition.clone();
-                self.events.send(Read::Rows { partition: partition.clone(), records }).await?;
+                let failed =
+                    chunk.fault.map(|fault| (0..records.len()).map(|place| (place, Fault::clone(&fault))).collect());
+                self.pass_records(partition.clone(), records, failed.unwrap_or_default()).await?;
                 self.settled(self.acknowledged.reaches(&partition, &last)).await?;
             }
         }

@@ -273,6 +273,7 @@ pub(in super::super) mod tests {
             until: Lsn(50),
             part: Part::Rest,
             again: Vec::new(),
+            fault: None,
         }
     }
 
