@@ -47,9 +47,10 @@ async fn rows_with_other_columns_fail_until_they_are_accepted() {
     db.query("INSERT INTO t VALUES (4, 'e')");
     assert_eq!(run.failures(1).await, [failed(r#"create t {"id":4} - {"id":4,"w":"e"}"#)]);
     // Rows that are read again neither.
-    let stored = tokio::spawn(run.backfill("public.t").await);
-    assert_eq!(run.failures(4).await.len(), 4);
-    stored.await.unwrap().unwrap();
+    let stored = run.backfill("public.t").await;
+    let (stored, failed) = tokio::join!(stored, run.failures(4));
+    stored.unwrap();
+    assert_eq!(failed.len(), 4);
     run.read(usize::MAX, Duration::from_secs(1)).await.unwrap();
     let mut run = Run::open(&*both("evolve"), &run.close().await).await.unwrap();
     db.query("INSERT INTO t VALUES (5, 'f')");
