@@ -69,7 +69,8 @@ impl Server {
     pub(crate) fn fill(&self, rows: u64, how: Rows) -> anyhow::Result<()> {
         self.query(
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots; \
-             DROP PUBLICATION IF EXISTS conduitpub; DROP TABLE IF EXISTS bench_source, bench_copy; CREATE TABLE bench_source \
+             DROP PUBLICATION IF EXISTS conduitpub; \
+             DROP TABLE IF EXISTS bench_source, bench_copy, anabranch_marks, anabranch_writers; CREATE TABLE bench_source \
              (id bigint PRIMARY KEY, n int, name text, at timestamptz, amount numeric, document jsonb); \
              CREATE TABLE bench_copy (LIKE bench_source INCLUDING ALL)",
         )?;

@@ -21,6 +21,9 @@ anabranch_record::codes! {
     /// The field to convert does not exist.
     CONVERT_MISSING: "convert_missing", "Add a condition that tests for the field.";
 
+    /// The text is not a row of CSV with the columns.
+    CSV_INVALID: "csv_invalid", "Check the record in the dead letter, and the setting columns.";
+
     /// The directory does not exist.
     DIRECTORY_MISSING: "directory_missing", "Create the directory.";
 
@@ -69,6 +72,12 @@ anabranch_record::codes! {
 
     /// The field to split is not a list.
     SPLIT_NOT_A_LIST: "split_not_a_list", "Add a condition that tests for a list.";
+
+    /// The text does not match the regular expression.
+    TEXT_NO_MATCH: "text_no_match", "Check the record in the dead letter, correct the expression, or set onMismatch: keep.";
+
+    /// The field to parse does not contain a text.
+    TEXT_UNEXPECTED_TYPE: "text_unexpected_type", "Use a field with text.";
 
     /// The envelope does not have the expected form.
     UNWRAP_FAILED: "unwrap_failed", "Check the record in the dead letter.";

@@ -24,6 +24,7 @@ pub mod json;
 pub mod log;
 mod offload;
 mod ordinal;
+pub mod parse;
 mod scalar;
 pub mod split;
 pub mod store;
@@ -50,6 +51,8 @@ pub fn register(registry: &mut Registry) {
     registry.add_operator(filter::kind());
     registry.add_operator(json::decode::kind());
     registry.add_operator(json::encode::kind());
+    registry.add_operator(parse::csv::kind());
+    registry.add_operator(parse::regex::kind());
     registry.add_operator(split::kind());
     registry.add_operator(unwrap::debezium::kind());
     registry.add_operator(unwrap::kafkaconnect::kind());

@@ -264,6 +264,6 @@ pipelines:
         );
         workspace.peak(&[])
     };
-    let (few, many) = (resident(20_000), resident(100_000));
-    assert!(many < few + few / 4 + 8192, "{few} kB for 20,000 records, {many} kB for 100,000");
+    let (few, many) = (resident(10_000), resident(50_000));
+    assert!(many < few + few / 4 + 8192, "{few} kB for 10,000 records, {many} kB for 50,000");
 }

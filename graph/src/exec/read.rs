@@ -46,7 +46,7 @@ pub(super) struct Reading {
     /// What the source said about the partitions when it was opened.
     starts: BTreeMap<Partition, Start>,
     replay: Replay,
-    /// Whether marks without a position reach the source.
+    /// True if the source receives marks without a position.
     takes_resets: bool,
     /// Number of the epoch of the run.
     epoch: u64,

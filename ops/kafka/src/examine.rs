@@ -11,14 +11,14 @@ use crate::fault::{Doing, answered, refused};
 /// The setting of a topic: replicas that must have a record before it counts as written.
 const MIN_IN_SYNC: &str = "min.insync.replicas";
 
-/// What a connector does with a topic.
+/// How a connector uses a topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The source reads it.
     Read,
     /// The destination writes it.
     Write {
-        /// Whether the destination creates it if it is missing.
+        /// True if the destination creates the topic if it is missing.
         creates: bool,
     },
 }

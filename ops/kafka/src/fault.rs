@@ -8,7 +8,7 @@ use krafka::error::ErrorCode;
 
 use crate::codes;
 
-/// What failed, for messages.
+/// The operation that failed, for messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Doing<'a> {
     /// Connecting to the servers.

@@ -30,11 +30,12 @@ struct Settings {
     #[parameter(within = [".Key", ".Payload"])]
     field: Argument<Reference>,
     /// The new type.
-    r#type: Argument<Type>,
+    r#type: Argument<ScalarType>,
 }
 
+/// The type of a converted value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Type {
+pub(crate) enum ScalarType {
     String,
     Int,
     Float,
@@ -42,70 +43,74 @@ enum Type {
     Time,
 }
 
-impl Choice for Type {
+impl Choice for ScalarType {
     const CHOICES: &'static [(&'static str, Self)] = &[
-        ("string", Type::String),
-        ("int", Type::Int),
-        ("float", Type::Float),
-        ("bool", Type::Bool),
-        ("time", Type::Time),
+        ("string", ScalarType::String),
+        ("int", ScalarType::Int),
+        ("float", ScalarType::Float),
+        ("bool", ScalarType::Bool),
+        ("time", ScalarType::Time),
     ];
 }
 
-impl Type {
+impl ScalarType {
     const fn as_str(self) -> &'static str {
         match self {
-            Type::String => "string",
-            Type::Int => "int",
-            Type::Float => "float",
-            Type::Bool => "bool",
-            Type::Time => "time",
+            ScalarType::String => "string",
+            ScalarType::Int => "int",
+            ScalarType::Float => "float",
+            ScalarType::Bool => "bool",
+            ScalarType::Time => "time",
         }
     }
 
     /// Returns the kinds of the converted value.
-    const fn kind(self) -> Kinds {
+    pub(crate) const fn kind(self) -> Kinds {
         match self {
-            Type::String => Kinds::TEXT,
-            Type::Int => Kinds::INT,
-            Type::Float => Kinds::FLOAT,
-            Type::Bool => Kinds::BOOL,
-            Type::Time => Kinds::TIME,
+            ScalarType::String => Kinds::TEXT,
+            ScalarType::Int => Kinds::INT,
+            ScalarType::Float => Kinds::FLOAT,
+            ScalarType::Bool => Kinds::BOOL,
+            ScalarType::Time => Kinds::TIME,
         }
     }
 
     /// Returns the kinds of values that this conversion always rejects.
     fn refuses(self) -> Kinds {
         match self {
-            Type::String => Kinds::NONE,
-            Type::Int | Type::Float | Type::Bool => Kinds::LIST | Kinds::MAP | Kinds::TIME,
-            Type::Time => Kinds::LIST | Kinds::MAP | Kinds::BOOL,
+            ScalarType::String => Kinds::NONE,
+            ScalarType::Int | ScalarType::Float | ScalarType::Bool => Kinds::LIST | Kinds::MAP | Kinds::TIME,
+            ScalarType::Time => Kinds::LIST | Kinds::MAP | Kinds::BOOL,
         }
     }
 
     /// Description of the required text, for error messages.
-    const fn demands(self) -> &'static str {
+    pub(crate) const fn demands(self) -> &'static str {
         match self {
-            Type::String => "UTF-8 text",
-            Type::Int => "an integer in base 10 that fits 64 bits",
-            Type::Float => "a number in the range of floats",
-            Type::Bool => "one of 1 t T TRUE true True 0 f F FALSE false False",
-            Type::Time => "an integer (nanoseconds since 1970) or an RFC 3339 time, for example 2026-11-21T06:00:00Z",
+            ScalarType::String => "UTF-8 text",
+            ScalarType::Int => "an integer in base 10 that fits 64 bits",
+            ScalarType::Float => "a number in the range of floats",
+            ScalarType::Bool => "one of 1 t T TRUE true True 0 f F FALSE false False",
+            ScalarType::Time => {
+                "an integer (nanoseconds since 1970) or an RFC 3339 time, for example 2026-11-21T06:00:00Z"
+            }
         }
     }
 
     /// Parses `text` as this type. Returns `None` if the text is not valid for the type.
-    fn read(self, text: &str) -> Option<Value> {
+    pub(crate) fn read(self, text: &str) -> Option<Value> {
         match self {
-            Type::String => Some(Value::from(text)),
-            Type::Int => text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<u64>().map(Value::from)).ok(),
-            Type::Float => {
+            ScalarType::String => Some(Value::from(text)),
+            ScalarType::Int => {
+                text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<u64>().map(Value::from)).ok()
+            }
+            ScalarType::Float => {
                 let number: f64 = text.parse().ok()?;
                 let in_range = number.is_finite() || !text.contains(|c: char| c.is_ascii_digit());
                 in_range.then_some(Value::Float(number))
             }
-            Type::Bool => parse_bool(text).map(Value::from),
-            Type::Time => match text.parse::<i64>() {
+            ScalarType::Bool => parse_bool(text).map(Value::from),
+            ScalarType::Time => match text.parse::<i64>() {
                 Ok(nanos) => Some(Value::Time(Timestamp::from_timestamp_nanos(nanos))),
                 Err(_) => DateTime::parse_from_rfc3339(text).ok().map(|time| Value::Time(time.to_utc())),
             },
@@ -115,13 +120,13 @@ impl Type {
 
 /// Returns `true` if `text` can be converted to a time.
 pub(super) fn is_time(text: &str) -> bool {
-    Type::Time.read(text).is_some()
+    ScalarType::Time.read(text).is_some()
 }
 
 #[derive(Clone)]
 struct Convert {
     field: Reference,
-    to: Type,
+    to: ScalarType,
     /// Output buffer, reused between records.
     buffer: String,
 }
@@ -148,7 +153,7 @@ impl InlineOperator for Convert {
 
     fn configure(Settings { field, r#type }: Settings) -> Result<Self, Diagnostics> {
         let (field, to) = (field.one_side()?, *r#type);
-        if matches!(field.target(), Target::Data(_)) && to != Type::String {
+        if matches!(field.target(), Target::Data(_)) && to != ScalarType::String {
             return Err(r#type
                 .invalid(format_args!("{field} is raw data or a map and cannot have the type {}", to.as_str()))
                 .with_hint(format!("name a field of {field}, or convert to string"))
@@ -168,7 +173,7 @@ impl InlineOperator for Convert {
             let since = flow.peek(&self.field).ty.since_if(Kinds::BYTES);
             return flow.replace("field", &self.field, Shape { since, ..Shape::of(to) });
         }
-        if self.to == Type::Time {
+        if self.to == ScalarType::Time {
             flow.need_other(codes::FLOW_NOT_CONVERTIBLE, "field", &self.field, &[Content::Timeless], self.to.demands());
         }
         let wanted = (Kinds::ANY.without(self.to.refuses()), "a value that can be converted");
@@ -204,18 +209,18 @@ impl Convert {
         };
         let converted = match (value, self.to) {
             (Value::Null, _)
-            | (Value::Text(_), Type::String)
-            | (Value::Int(_) | Value::UInt(_), Type::Int)
-            | (Value::Float(_), Type::Float)
-            | (Value::Bool(_), Type::Bool)
-            | (Value::Time(_), Type::Time) => return Ok(()),
-            (Value::Bool(value), Type::Int) => Value::from(i64::from(*value)),
-            (Value::Bool(value), Type::Float) => Value::from(f64::from(u8::from(*value))),
+            | (Value::Text(_), ScalarType::String)
+            | (Value::Int(_) | Value::UInt(_), ScalarType::Int)
+            | (Value::Float(_), ScalarType::Float)
+            | (Value::Bool(_), ScalarType::Bool)
+            | (Value::Time(_), ScalarType::Time) => return Ok(()),
+            (Value::Bool(value), ScalarType::Int) => Value::from(i64::from(*value)),
+            (Value::Bool(value), ScalarType::Float) => Value::from(f64::from(u8::from(*value))),
             (Value::Text(text), to) => to.read(text).ok_or_else(|| self.refused("text"))?,
             (Value::Bytes(bytes), to) => {
                 std::str::from_utf8(bytes).ok().and_then(|text| to.read(text)).ok_or_else(|| self.refused("bytes"))?
             }
-            (Value::List(_) | Value::Map(_), Type::String) => {
+            (Value::List(_) | Value::Map(_), ScalarType::String) => {
                 let mut json = Vec::new();
                 write_value(value, &mut json)?;
                 Value::from(String::from_utf8(json).map_err(|_| self.refused(value.type_name()))?)
@@ -345,10 +350,10 @@ mod tests {
             ("[1,\"x\"]", ["\"[1,\\\"x\\\"]\"", "-", "-", "-", "-"]),
             ("{\"b\":null}", ["\"{\\\"b\\\":null}\"", "-", "-", "-", "-"]),
         ] {
-            for ((_, to), expected) in Type::CHOICES.iter().zip(expected) {
+            for ((_, to), expected) in ScalarType::CHOICES.iter().zip(expected) {
                 let converted = convert(from, to.as_str());
                 let same = match (&converted, to) {
-                    (Some(got), Type::Float) if expected != "-" => got.parse::<f64>() == expected.parse(),
+                    (Some(got), ScalarType::Float) if expected != "-" => got.parse::<f64>() == expected.parse(),
                     (got, _) => got.as_deref().unwrap_or("-") == expected,
                 };
                 assert!(same, "{from} to {}: {converted:?}, not {expected}", to.as_str());
@@ -414,7 +419,7 @@ mod tests {
 
     #[test]
     fn failed_rows_stay_and_shapes_are_large_enough() {
-        for (_, to) in Type::CHOICES {
+        for (_, to) in ScalarType::CHOICES {
             for field in [".Key.a", ".Payload.After.a.b"] {
                 testing::failed_rows_stay(&kind(), &[("field", field), ("type", to.as_str())]);
                 testing::shapes_are_large_enough(&kind(), &[("field", field), ("type", to.as_str())]);

@@ -172,7 +172,7 @@ struct Scripted {
     marks: HashMap<LaneId, Mark>,
     /// True if a later run has taken over the transactional id.
     has_successor: bool,
-    /// What was asked: the values of sent messages with the limit of their batches, and other calls.
+    /// The calls of the client: the values of sent messages with the limit of their batches, and other calls.
     asked: Vec<String>,
 }
 
@@ -417,7 +417,7 @@ async fn rows_and_marks_are_one_transaction() {
     assert_eq!(writer.marks().await.unwrap(), []);
     assert_eq!(transact(&mut writer, &["a", "b"], 2).await.unwrap(), []);
     assert_eq!(script.asked(), ["initialise", "abmark 800", "commit"]);
-    // What was confirmed is there: otherwise the topic of the marks is not the one that it was.
+    // The mark that the broker confirmed is there; otherwise the topic of the marks was replaced.
     assert_eq!(writer.marks().await.unwrap_err().code(), codes::MARKS_MOVED);
     script.0.lock().unwrap().marks = [(lane(), mark(2))].into();
     assert_eq!(writer.marks().await.unwrap(), [(lane(), mark(2))]);

@@ -83,8 +83,8 @@ pub(super) fn sticky(members: &BTreeMap<String, Member>, counts: &BTreeMap<Strin
         assignment.entry(from).or_default().remove(&partition);
         assignment.entry(to).or_default().insert(partition);
     }
-    // Who claims a partition may read it, also if the claim does not count: it gives the partition up before another member
-    // receives it.
+    // A member that claims a partition may read it, even if its claim is outdated: it gives the partition up before another
+    // member receives it.
     for (id, assigned) in &mut assignment {
         let is_claimed =
             |at: &TopicPartition| members.iter().any(|(other, member)| other != id && member.owned.contains(at));

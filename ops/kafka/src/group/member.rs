@@ -54,7 +54,7 @@ pub(crate) struct GroupSettings {
     pub(crate) rebalance: Duration,
     /// The topics.
     pub(crate) subscription: Subscription,
-    /// Whether errors that may pass are retried for ever.
+    /// True if the member retries transient errors for ever.
     pub(crate) retry_errors: bool,
 }
 
@@ -81,7 +81,7 @@ struct ClassicMember {
     task: AbortHandle,
 }
 
-/// What the task reports, and the task.
+/// The task, and the channel of its reports.
 struct Reports {
     changes: mpsc::UnboundedReceiver<Result<Change, Fault>>,
     tasks: JoinSet<()>,

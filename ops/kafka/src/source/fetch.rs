@@ -58,7 +58,7 @@ pub(super) struct FetchSettings {
     pub(super) bytes: usize,
     /// Bytes of a partition in one answer.
     pub(super) partition_bytes: usize,
-    /// Whether to leave out records of open and aborted transactions.
+    /// True if records of open and aborted transactions are left out.
     pub(super) committed: bool,
     /// The rack of this process; empty if it is not set.
     pub(super) rack: Str,

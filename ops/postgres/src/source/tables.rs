@@ -303,8 +303,23 @@ pub(super) async fn types(database: &mut Database, oids: &[u32]) -> Result<Vec<T
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// Returns an ordinary table of `public` with the key `id`.
+    pub(in super::super) fn keyed(oid: u32, name: &str) -> Table {
+        Table {
+            oid,
+            schema: "public".into(),
+            name: name.into(),
+            kind: 'r',
+            is_logged: true,
+            identity: 'd',
+            primary: Some(vec!["id".into()]),
+            index: None,
+            columns: None,
+        }
+    }
 
     #[test]
     fn selectors_name_tables_or_match_them() {

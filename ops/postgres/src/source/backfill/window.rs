@@ -236,20 +236,10 @@ pub(in super::super) mod tests {
     use super::super::stored::Part;
     use super::*;
     use crate::source::record::SentColumn;
-    use crate::source::tables::Table;
+    use crate::source::tables::tests::keyed;
 
     fn layout(name: &'static str) -> Layout {
-        let table = Table {
-            oid: 1,
-            schema: "public".into(),
-            name: name.into(),
-            kind: 'r',
-            is_logged: true,
-            identity: 'd',
-            primary: Some(vec!["id".into()]),
-            index: None,
-            columns: None,
-        };
+        let table = keyed(1, name);
         let column = |name: &'static str| SentColumn { name: name.into(), type_id: 25, identifies: name == "id" };
         Layout::new(&table, &[column("note"), column("id")], &[])
     }

@@ -6,7 +6,7 @@ use crate::source::backfill::window::tests::chunk;
 use crate::source::pgoutput::{Cell, RelationColumn, Tuple};
 use crate::source::position::{Server, Stage, StoredPosition};
 use crate::source::record::SentColumn;
-use crate::source::tables::Table;
+use crate::source::tables::tests::keyed;
 
 fn at(end: u64, commit: u64, ordinal: u64) -> ChangePosition {
     let server = Server { system: "1".into(), timeline: 1 };
@@ -20,17 +20,7 @@ fn relation(id: u32) -> Relation {
 }
 
 fn layout(id: u32) -> Seen {
-    let table = Table {
-        oid: id,
-        schema: "public".into(),
-        name: format!("t{id}").into(),
-        kind: 'r',
-        is_logged: true,
-        identity: 'd',
-        primary: Some(vec!["id".into()]),
-        index: None,
-        columns: None,
-    };
+    let table = keyed(id, &format!("t{id}"));
     let column = SentColumn { name: "id".into(), type_id: 23, identifies: true };
     Seen::Read(Box::new(Layout::new(&table, &[column], &[])))
 }
@@ -286,17 +276,7 @@ fn changes_that_were_read_before_a_restart_count_for_a_chunk() {
 fn a_row_with_a_new_key_of_which_the_stream_has_a_part_is_read_again() {
     let mut changes = changes(&at(10, 0, 0), OnTruncate::Fail);
     let text = |text: &'static str| Cell::Text(Bytes::from_static(text.as_bytes()));
-    let table = Table {
-        oid: 1,
-        schema: "public".into(),
-        name: "t1".into(),
-        kind: 'r',
-        is_logged: true,
-        identity: 'd',
-        primary: Some(vec!["id".into()]),
-        index: None,
-        columns: None,
-    };
+    let table = keyed(1, "t1");
     let column = |name: &'static str| SentColumn { name: name.into(), type_id: 25, identifies: name == "id" };
     let layout = Layout::new(&table, &[column("id"), column("body")], &[]);
     changes.install(relation(1), Seen::Read(Box::new(layout)));

@@ -1,0 +1,319 @@
+//! `csv.decode`: decodes a row of CSV.
+
+use std::sync::Arc;
+
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Field, Fields, Flow, Kinds, Type};
+use anabranch_plugin::kind;
+use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
+use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
+use anabranch_plugin::specification::Specification;
+use anabranch_record::fault::Fault;
+use anabranch_record::phrase::counted;
+use anabranch_record::reference::Reference;
+use anabranch_record::text::Str;
+use anabranch_record::value::{Object, Value};
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+use memchr::memchr_iter;
+
+use super::text_of;
+use crate::codes;
+use crate::field::convert::ScalarType;
+
+/// Returns the `csv.decode` processor for the registry.
+pub fn kind() -> Arc<dyn OperatorKind> {
+    kind::inline::<Decode>()
+}
+
+#[derive(Parameters)]
+struct Settings {
+    /// The field with the row: .Key, .Payload.After, or a field within them.
+    #[parameter(within = [".Key", ".Payload"])]
+    field: Argument<Reference>,
+    /// Names of the columns in their order, each with an optional type after a colon: string (default), int, float, bool or
+    /// time.
+    #[parameter(required, example = "id:int,name,price:float")]
+    columns: Argument<Vec<Str>>,
+    /// The character between two values; \t is a tab.
+    #[parameter(default = ",")]
+    delimiter: Argument<Str>,
+    /// The character around values that contain a delimiter, a line break or this character, which is doubled then.
+    #[parameter(default = "\"")]
+    quote: Argument<Str>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Column {
+    name: Str,
+    ty: ScalarType,
+}
+
+struct Decode {
+    field: Reference,
+    columns: Arc<[Column]>,
+    delimiter: u8,
+    quote: u8,
+    reader: Reader,
+    /// The values of a row, one after the other; reused.
+    values: Vec<u8>,
+    /// Their ends; reused.
+    ends: Vec<usize>,
+}
+
+impl Clone for Decode {
+    fn clone(&self) -> Self {
+        Decode::new(self.field.clone(), self.columns.clone(), self.delimiter, self.quote)
+    }
+}
+
+impl InlineOperator for Decode {
+    type Parameters = Settings;
+
+    fn specification() -> Specification {
+        Specification::builtin("csv.decode", "Decodes a row of CSV.")
+            .describe(
+                "Replaces a row of CSV (RFC 4180) with an object that has the columns as fields. Quoted values may contain \
+                 line breaks. The row must have all columns and no others. An empty value is an empty text in a column of \
+                 strings, and null in the others. A value that does not have the type of its column fails the record. A \
+                 field that is missing or null stays as it is.\n\nTo drop the row with the names of the columns, put \
+                 `filter` with a condition before this processor.",
+            )
+            .with_all(shared::processor())
+    }
+
+    fn configure(settings: Settings) -> Result<Self, Diagnostics> {
+        let field = settings.field.one_side()?;
+        let mut columns: Vec<Column> = Vec::new();
+        for text in settings.columns.iter() {
+            let (name, ty) = text.split_once(':').unwrap_or((text, "string"));
+            let (name, ty) = (name.trim(), ty.trim());
+            let known = ScalarType::CHOICES.iter().find(|(known, _)| *known == ty);
+            let Some((_, ty)) = known else {
+                let names = ScalarType::CHOICES.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+                let what = format!("the column {name:?} has the unknown type {ty:?}; the types are {names}");
+                return Err(settings.columns.invalid(what).into());
+            };
+            if name.is_empty() || columns.iter().any(|column| *column.name == *name) {
+                let what = if name.is_empty() {
+                    "a column has no name".to_owned()
+                } else {
+                    format!("{name:?} is named twice")
+                };
+                return Err(settings.columns.invalid(what).into());
+            }
+            columns.push(Column { name: name.into(), ty: *ty });
+        }
+        let delimiter = byte(&settings.delimiter)?;
+        let quote = byte(&settings.quote)?;
+        if delimiter == quote {
+            return Err(settings.quote.invalid("delimiter and quote are the same").into());
+        }
+        Ok(Decode::new(field, columns.into(), delimiter, quote))
+    }
+
+    fn signature(&self) -> Signature {
+        Signature::new().reads(self.field.access()).writes(self.field.access())
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        let texts = Kinds::TEXT | Kinds::BYTES;
+        flow.need(codes::FLOW_NOT_A_TEXT, "field", &self.field, (texts, "a row of CSV"), true);
+        flow.may_fail();
+        let field = |Column { name, ty }: &Column| {
+            let kinds = if *ty == ScalarType::String { ty.kind() } else { ty.kind() | Kinds::NULL };
+            (name.clone(), Field::present(Type::of(kinds)))
+        };
+        flow.replace("field", &self.field, Type::map(Fields::closed(self.columns.iter().map(field))));
+    }
+
+    fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
+        rows.for_each(|record| {
+            let field = self.field.clone();
+            if let Some(text) = text_of(&field, record)? {
+                let object = self.decode(text)?;
+                field.set(record, Value::Map(object.into()))?;
+            }
+            Ok(Decision::Keep)
+        });
+        // A single huge row must not keep its memory allocated.
+        if self.values.capacity() > 1 << 20 {
+            self.values = Vec::new();
+        }
+    }
+}
+
+impl Decode {
+    fn new(field: Reference, columns: Arc<[Column]>, delimiter: u8, quote: u8) -> Decode {
+        // A clone of a reader has another state machine than the original (csv-core 0.1.13).
+        let reader = ReaderBuilder::new().delimiter(delimiter).quote(quote).build();
+        Decode { field, columns, delimiter, quote, reader, values: Vec::new(), ends: Vec::new() }
+    }
+
+    fn decode(&mut self, text: &str) -> Result<Object, Fault> {
+        let ends = self.read(text.as_bytes()).map_err(|what| Fault::record(codes::CSV_INVALID, what))?;
+        let wrong = |what: String| Err(Fault::record(codes::CSV_INVALID, what));
+        if ends != self.columns.len() {
+            return wrong(format!("the row has {}, and columns has {}", counted(ends, "value"), self.columns.len()));
+        }
+        let (mut from, mut entries) = (0, Vec::with_capacity(ends));
+        for (Column { name, ty }, end) in self.columns.iter().zip(&self.ends) {
+            // The values of a text are texts.
+            let text = std::str::from_utf8(&self.values[from..*end]).unwrap_or_default();
+            from = *end;
+            let value = match ty {
+                ScalarType::String => Value::from(text),
+                _ if text.is_empty() => Value::Null,
+                ty => match ty.read(text) {
+                    Some(value) => value,
+                    None => return wrong(format!("the value of the column {name:?} is not {}", ty.demands())),
+                },
+            };
+            entries.push((name.clone(), value));
+        }
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(Object::from_entries(entries))
+    }
+
+    /// Reads the values of a row into the buffers, and returns their number.
+    fn read(&mut self, row: &[u8]) -> Result<usize, &'static str> {
+        if memchr_iter(self.quote, row).count() % 2 == 1 {
+            return Err("a quoted value does not end");
+        }
+        self.reader.reset();
+        // The values are not longer than the row, and each but the last has a delimiter after it. The reader stops when a
+        // buffer is full, so each has room for one more.
+        self.values.resize(row.len() + 1, 0);
+        self.ends.resize(memchr_iter(self.delimiter, row).count() + 2, 0);
+        let (result, read, written, mut ended) = self.reader.read_record(row, &mut self.values, &mut self.ends);
+        if result == ReadRecordResult::InputEmpty {
+            // The row ends with the text.
+            ended += self.reader.read_record(&[], &mut self.values[written..], &mut self.ends[ended..]).3;
+        }
+        match row[read..].iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
+            true => Ok(ended),
+            false => Err("the text has several rows"),
+        }
+    }
+}
+
+/// Returns the only byte of a setting.
+fn byte(setting: &Argument<Str>) -> Result<u8, Diagnostics> {
+    match setting.as_bytes() {
+        [byte] if byte.is_ascii() && *byte != b'\n' && *byte != b'\r' => Ok(*byte),
+        br"\t" => Ok(b'\t'),
+        _ => Err(setting.invalid("expected one ASCII character, such as ; or \\t").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_record::Data;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{self, findings, process, record};
+
+    const FIELD: (&str, &str) = ("field", ".Payload.After");
+
+    fn decode(settings: &[(&str, &str)], text: &str) -> Result<String, String> {
+        let mut sample = record(r#"{"operation":"create"}"#);
+        sample.payload.after = Data::text(text);
+        let settings: Vec<_> = [FIELD].iter().chain(settings).copied().collect();
+        let (found, decision) = process(&kind(), &settings, &sample);
+        match decision {
+            Decision::Keep => {
+                let mut out = Vec::new();
+                anabranch_record::json::write_data(&found.payload.after, &mut out).unwrap();
+                Ok(String::from_utf8(out).unwrap())
+            }
+            Decision::Fail(fault) => {
+                assert_eq!((fault.code().name(), &found), ("csv_invalid", &sample));
+                Err(fault.message())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn rows_of_the_standard_are_decoded() {
+        // The cases of RFC 4180, section 2.
+        for (row, expected) in [
+            ("aaa,bbb,ccc\r\n", ["aaa", "bbb", "ccc"]),
+            ("zzz,yyy,xxx", ["zzz", "yyy", "xxx"]),
+            ("\"aaa\",\"bbb\",\"ccc\"\n", ["aaa", "bbb", "ccc"]),
+            ("\"aaa\",\"b\r\nbb\",\"ccc\"", ["aaa", "b\r\nbb", "ccc"]),
+            ("\"aaa\",\"b\"\"bb\",\"c,c\"", ["aaa", "b\"bb", "c,c"]),
+            (" a , b,c ", [" a ", " b", "c "]),
+            (",\"\",é", ["", "", "é"]),
+        ] {
+            let [x, y, z] = expected.map(|text| serde_json::to_string(text).unwrap());
+            let expected = format!(r#"{{"x":{x},"y":{y},"z":{z}}}"#);
+            assert_eq!(decode(&[("columns", "x,y,z")], row), Ok(expected), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn values_have_the_types_of_their_columns() {
+        let columns = ("columns", "name, id:int, price:float, sold:bool, at:time");
+        let expected = r#"{"at":"2026-11-21T06:00:00Z","id":7,"name":"tea","price":2.5,"sold":true}"#;
+        assert_eq!(decode(&[columns], "tea,7,2.5,true,2026-11-21T06:00:00Z").as_deref(), Ok(expected));
+        let nothing = r#"{"at":null,"id":null,"name":"","price":null,"sold":null}"#;
+        assert_eq!(decode(&[columns], ",,,,").as_deref(), Ok(nothing));
+        let said = "the value of the column \"id\" is not an integer in base 10 that fits 64 bits";
+        assert_eq!(decode(&[columns], "tea,seven,1,true,0"), Err(said.to_owned()));
+    }
+
+    #[test]
+    fn bad_rows_fail() {
+        let columns = ("columns", "x,y");
+        for (row, why) in [
+            ("a", "the row has 1 value, and columns has 2"),
+            ("a,b,c", "the row has 3 values, and columns has 2"),
+            ("", "the row has 0 values, and columns has 2"),
+            ("a,\"b", "a quoted value does not end"),
+            ("a,b\nc,d", "the text has several rows"),
+        ] {
+            assert_eq!(decode(&[columns], row), Err(why.to_owned()), "{row:?}");
+        }
+        assert!(decode(&[columns], "a,b\n\n").is_ok());
+        testing::failed_rows_stay(&kind(), &[FIELD, columns]);
+    }
+
+    #[test]
+    fn other_characters_separate_and_quote() {
+        let said =
+            |delimiter, quote, row| decode(&[("columns", "x,y"), ("delimiter", delimiter), ("quote", quote)], row);
+        assert_eq!(said(";", "'", "'a;b';c").as_deref(), Ok(r#"{"x":"a;b","y":"c"}"#));
+        assert_eq!(said("\\t", "\"", "a\tb").as_deref(), Ok(r#"{"x":"a","y":"b"}"#));
+    }
+
+    #[test]
+    fn wrong_settings_are_found() {
+        let said = |settings: &[(&str, &str)]| findings(&kind(), &[&[FIELD], settings].concat()).join("; ");
+        assert!(
+            said(&[("columns", "a:number")])
+                .contains("the column \"a\" has the unknown type \"number\"; the types are string")
+        );
+        assert!(said(&[("columns", "a,a")]).contains("\"a\" is named twice"));
+        assert!(said(&[("columns", "a"), ("delimiter", "ab")]).contains("expected one ASCII character"));
+        assert!(said(&[("columns", "a"), ("quote", ",")]).contains("delimiter and quote are the same"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_quoted_is_decoded(values in prop::collection::vec(".*", 3)) {
+            let quoted = |value: &String| format!("\"{}\"", value.replace('"', "\"\""));
+            let row = values.iter().map(quoted).collect::<Vec<_>>().join(",");
+            let [x, y, z] = [0, 1, 2].map(|at| serde_json::to_string(&values[at]).unwrap());
+            let found = decode(&[("columns", "x,y,z")], &row).unwrap();
+            let expected = format!(r#"{{"x":{x},"y":{y},"z":{z}}}"#);
+            let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+            prop_assert_eq!(parsed(&found), parsed(&expected));
+        }
+
+        #[test]
+        fn no_text_stops_the_decoder(text in "[a,\"\r\n;é]{0,40}") {
+            let _ = decode(&[("columns", "x,y")], &text);
+        }
+    }
+}
