@@ -256,7 +256,7 @@ mod tests {
             let pattern = r"^(?<first>[^=]*)=(?<rest>.*)$";
             let settings = [FIELD, ("pattern", pattern)];
             prop_assert_eq!(parse(&settings, Data::text(&text)).is_ok(), text.contains('=') && !text.contains('\n'));
-            let found = parse(&settings, Data::text(&format!("{other}={text}")));
+            let found = parse(&settings, Data::text(format!("{other}={text}")));
             if !text.contains('\n') {
                 let start = format!(r#"{{"first":"{other}","rest":"#);
                 prop_assert!(found.unwrap().starts_with(&start));
