@@ -51,6 +51,9 @@ anabranch_record::codes! {
     /// The value cannot be converted to the type.
     FLOW_NOT_CONVERTIBLE: "flow.not_convertible", "Choose another type.";
 
+    /// The field to hash contains a list or a map.
+    HASH_UNEXPECTED_TYPE: "hash_unexpected_type", "Use a field with a single value.";
+
     /// The text is not JSON.
     JSON_INVALID: "json_invalid", "Check the record in the dead letter.";
 
@@ -62,6 +65,9 @@ anabranch_record::codes! {
 
     /// The log cannot be written.
     LOG_UNWRITABLE: "log_unwritable", "Check the output of the log.";
+
+    /// The field to mask contains a list or a map.
+    MASK_UNEXPECTED_TYPE: "mask_unexpected_type", "Use a field with a single value.";
 
     /// The reader of the pipe has closed it.
     READER_GONE: "reader_gone", "Start the reader, then the pipeline.";

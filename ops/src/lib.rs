@@ -46,6 +46,8 @@ pub fn register(registry: &mut Registry) {
     registry.add_operator(error::kind());
     registry.add_operator(field::convert::kind());
     registry.add_operator(field::exclude::kind());
+    registry.add_operator(field::hash::kind());
+    registry.add_operator(field::mask::kind());
     registry.add_operator(field::rename::kind());
     registry.add_operator(field::set::kind());
     registry.add_operator(filter::kind());

@@ -126,7 +126,7 @@ async fn run_to_end(world: &Arc<World>) -> Result<(), String> {
     Err("it does not end although nothing fails".to_owned())
 }
 
-/// Waits for the end of a run, while the database goes on and a user asks for rows.
+/// Waits for the end of a run, while the database changes and a user asks for rows.
 async fn follow(world: &World, running: &mut Running, requests: &Arc<SourceRequests>) -> Result<Ending, String> {
     let mut step = Instant::now();
     let mut quiet_since = None;

@@ -138,7 +138,7 @@ struct Settings {
     #[parameter(default = "fail")]
     truncate: OnTruncate,
     /// Reaction if the columns of a table change: evolve (the records that follow have the new columns), halt (the pipeline
-    /// stops; it goes on with the new columns when you start it again), or dead-letter (the records of the table that follow
+    /// stops; it continues with the new columns when you start it again), or dead-letter (the records of the table that follow
     /// are dead letters, until you accept the columns with evolve).
     #[parameter(default = "evolve", aliases = ["logrepl.schemaDrift.policy"])]
     schema_drift: Drift,

@@ -41,7 +41,9 @@ pub(super) struct Changes {
     /// The changes of all transactions that were committed before this place are read.
     pub(super) end: u64,
     /// The place that the last position has.
-    pub(super) said: u64,
+    said: u64,
+    /// The end of the last transaction with a record.
+    pub(super) recorded: u64,
     partial: Option<(u64, u64)>,
     /// Transactions that were committed here or later are not read.
     limit: Option<u64>,
@@ -61,6 +63,7 @@ impl Changes {
             pending: None,
             end: from.end,
             said: from.end,
+            recorded: 0,
             partial: Some((from.commit, from.ordinal)).filter(|(commit, _)| *commit > 0),
             limit,
             streamed: None,
@@ -94,7 +97,7 @@ impl Changes {
                 self.transaction = None;
                 self.end = self.end.max(end);
                 if let Some((_, change)) = self.pending.take() {
-                    self.said = self.end;
+                    (self.said, self.recorded) = (self.end, self.end);
                     records.push((change, ChangePosition::at(self.stage, self.end)));
                 }
             }

@@ -121,9 +121,8 @@ impl Driver {
     /// Passes on the rows of a chunk, after all changes before it are delivered and stored, and returns when its rows are.
     async fn pass_on_chunk(&self, chunk: Chunk, backfill: Backfill, follower: &mut Follower) -> Result<(), Ended> {
         self.send(follower).await?;
-        self.move_on(follower).await?;
         if !is_active(Mutant::ChunkOvertakesStream) {
-            let before = follower.changes.said;
+            let before = follower.changes.recorded;
             let is_stored = || (self.acknowledged.confirmed() >= before).then_some(());
             self.events.unless_closed(self.acknowledged.when(is_stored)).await?;
         }

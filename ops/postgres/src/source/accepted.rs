@@ -140,7 +140,7 @@ impl Driver {
                 let text = changed(difference, "to accept them, set schemaDrift: evolve, and replay the dead letters");
                 return Ok(Some(Fault::record(codes::SCHEMA_DRIFT, text)));
             }
-            Known::Others(difference) => Some(changed(difference, "to go on with them, start the pipeline again")),
+            Known::Others(difference) => Some(changed(difference, "to accept them, start the pipeline again")),
         };
         // Stored before the pipeline stops: the next start accepts them.
         accepted.accept(table.oid, columns);

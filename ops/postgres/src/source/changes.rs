@@ -89,6 +89,8 @@ pub(super) struct Changes {
     end: Lsn,
     /// The place that the last position has.
     said: Lsn,
+    /// The end of the last transaction with a record.
+    recorded: Lsn,
     /// A transaction of which a part was read before, and the number of changes.
     partial: Option<(Lsn, u64)>,
     /// Transactions that were committed here or later are not read.
@@ -142,6 +144,7 @@ impl Changes {
             pending: None,
             end: from.end,
             said: from.end,
+            recorded: Lsn::ZERO,
             partial: Some((from.commit, from.ordinal)).filter(|(commit, _)| *commit != Lsn::ZERO),
             limit,
             streamed: None,
@@ -214,9 +217,9 @@ impl Changes {
         (self.streamed, self.window, self.filled) = (None, None, None);
     }
 
-    /// Returns the place that the last position says.
-    pub(super) fn said(&self) -> Lsn {
-        self.said
+    /// Returns the end of the last transaction of which a record was made; [`Lsn::ZERO`] if there is none.
+    pub(super) fn recorded(&self) -> Lsn {
+        self.recorded
     }
 
     /// Returns the place up to which all transactions are read.
@@ -341,7 +344,7 @@ impl Changes {
         }
         self.end = self.end.max(commit.end);
         if let Some((_, record, fault)) = self.pending.take() {
-            self.said = self.end;
+            (self.said, self.recorded) = (self.end, self.end);
             let position = self.encoder.end(self.end);
             self.append(record.with_position(position), fault, records);
         }
