@@ -54,7 +54,13 @@ impl Template {
         let mut workspace = Workspace::new();
         workspace.env(variable, &source.url());
         workspace.run(&["pipelines", "init", "--template", name]).expect_code(0);
-        Some(Template { source, workspace, name })
+        let template = Template { source, workspace, name };
+        // Slots are those of the whole server, which other tests use.
+        let (usual, slot) = (name.replace('-', "_"), template.slot());
+        for setting in ["slotName", "publicationName"] {
+            template.replace(&format!("logrepl.{setting}: {usual}\n"), &format!("logrepl.{setting}: {slot}\n"));
+        }
+        Some(template)
     }
 
     /// Changes the orders: a new one, one that changes, one with another key, and one that is gone.
@@ -70,6 +76,11 @@ impl Template {
         let text = self.workspace.read(&file);
         assert!(text.contains(from), "{text}");
         self.workspace.write(&file, text.replace(from, to));
+    }
+
+    /// Returns the name of the slot, which no other test has.
+    fn slot(&self) -> String {
+        format!("{}_{}", self.name.replace('-', "_"), self.source.name())
     }
 
     fn slots(&self) -> Vec<String> {
@@ -101,7 +112,7 @@ fn the_template_for_files_writes_rows_and_changes() {
     ];
     assert_eq!(found, expected, "{lines:#?}");
     assert!(records.iter().all(|record| record["metadata"]["recfmt.collection"] == "orders"), "{lines:#?}");
-    assert_eq!(template.slots(), ["postgres_to_file"]);
+    assert_eq!(template.slots(), [template.slot()]);
 }
 
 #[test]
