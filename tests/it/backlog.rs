@@ -36,9 +36,10 @@ fn unread_lines_are_the_backlog_and_raise_the_documented_alarm() {
     let metrics = || get(address, "/metrics").body;
     let left = || sample(&metrics(), "anabranch_source_backlog_bytes").unwrap_or(0.0);
     let age = "anabranch_source_backlog_age_seconds";
-    process.wait_until("the backlog with its age", || {
+    process.wait_until("the backlog with its age, and records in flight", || {
         let text = metrics();
-        sample(&text, "anabranch_source_backlog_bytes").unwrap_or(0.0) > 0.0 && sample(&text, age).is_some()
+        sample(&text, "anabranch_source_backlog_bytes").unwrap_or(0.0) > 0.0
+            && [age, "anabranch_source_lag_seconds"].iter().all(|name| sample(&text, name).is_some())
     });
     let text = metrics();
     assert!(left() > 500_000.0, "{text}");
