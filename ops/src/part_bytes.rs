@@ -26,14 +26,14 @@ pub(crate) fn part_bytes<'r>(reference: &Reference, record: &'r Record) -> Resul
         Some(Part::Operation(operation)) => Ok(Cow::Borrowed(operation.as_str().as_bytes())),
         Some(Part::Entry(text)) => Ok(Cow::Borrowed(text.as_bytes())),
         Some(Part::Data(Data::Raw(bytes))) => Ok(Cow::Borrowed(&bytes[..])),
-        Some(Part::Data(data)) => json(&|out| write_data(data, out).map_err(Fault::from)),
+        Some(Part::Data(data)) => json(&|out| write_data(data, out)),
         Some(Part::Value(Value::Text(text))) => Ok(Cow::Borrowed(text.as_bytes())),
         Some(Part::Value(Value::Bytes(bytes))) => Ok(Cow::Borrowed(&bytes[..])),
         Some(Part::Value(value)) => {
             let mut text = String::new();
             match push_scalar(value, &mut text) {
                 true => Ok(Cow::Owned(text.into_bytes())),
-                false => json(&|out| write_value(value, out).map_err(Fault::from)),
+                false => json(&|out| write_value(value, out)),
             }
         }
         // Settings do not accept other parts.
