@@ -1,7 +1,7 @@
 //! Codes of errors and findings of this crate.
 
 pub(crate) use anabranch_plugin::codes::{
-    FLOW_NOT_A_TEXT, FLOW_NOT_ENCODED, FORMAT_FAILED, PLAN_BROKEN, POSITION_UNKNOWN, SETTINGS_INVALID,
+    FLOW_NOT_A_MAP, FLOW_NOT_A_TEXT, FLOW_NOT_ENCODED, FORMAT_FAILED, PLAN_BROKEN, POSITION_UNKNOWN, SETTINGS_INVALID,
     SETTINGS_INVALID_REFERENCE, SETTINGS_REQUIRED, TEMPLATE_FAILED,
 };
 
@@ -24,6 +24,9 @@ anabranch_record::codes! {
     /// The text is not a row of CSV with the columns.
     CSV_INVALID: "csv_invalid", "Check the record in the dead letter, and the setting columns.";
 
+    /// The value to encode as CSV is not a map, or a field in it is not in UTF-8.
+    CSV_NOT_ENCODED: "csv_not_encoded", "Use a field with a map, and name fields with texts and numbers in columns.";
+
     /// The directory does not exist.
     DIRECTORY_MISSING: "directory_missing", "Create the directory.";
 
@@ -39,6 +42,12 @@ anabranch_record::codes! {
     /// A file cannot be written.
     FILE_UNWRITABLE: "file_unwritable", "Check its path and permissions.";
 
+    /// Two fields of a map would have the same name when it is flat.
+    FLATTEN_NAME_TAKEN: "flatten_name_taken", "Set another separator.";
+
+    /// The value to flatten is not a map.
+    FLATTEN_UNEXPECTED_TYPE: "flatten_unexpected_type", "Use a field with a map.";
+
     /// The new name of a field is the name of another field.
     FLOW_NAME_TAKEN: "flow.name_taken", "Remove the other field first, or choose another name.";
 
@@ -51,6 +60,9 @@ anabranch_record::codes! {
     /// The value cannot be converted to the type.
     FLOW_NOT_CONVERTIBLE: "flow.not_convertible", "Choose another type.";
 
+    /// The search for a grok pattern took too many steps.
+    GROK_TOO_LONG: "grok_too_long", "Correct the pattern: begin it with ^, and use fewer parts that fit the same text.";
+
     /// The field to hash contains a list or a map.
     HASH_UNEXPECTED_TYPE: "hash_unexpected_type", "Use a field with a single value.";
 
@@ -59,6 +71,9 @@ anabranch_record::codes! {
 
     /// The field has a value that cannot be decoded.
     JSON_UNEXPECTED_TYPE: "json_unexpected_type", "Use a field with text or bytes.";
+
+    /// The text is not a list of keys with values.
+    KEYVALUE_INVALID: "keyvalue_invalid", "Check the record in the dead letter, and the delimiters.";
 
     /// A line exceeds the size limit.
     LINE_TOO_LONG: "line_too_long", "Raise maxLineBytes.";
@@ -84,6 +99,12 @@ anabranch_record::codes! {
 
     /// The field to parse does not contain a text.
     TEXT_UNEXPECTED_TYPE: "text_unexpected_type", "Use a field with text.";
+
+    /// More records came than the setting rate allows.
+    THROTTLE_EXCEEDED: "throttle_exceeded", "Raise rate, or set onExcess: drop.";
+
+    /// The text is not a time of the layout, or the value is not a time.
+    TIME_INVALID: "time_invalid", "Check the record in the dead letter, and the settings layout and zone.";
 
     /// The envelope does not have the expected form.
     UNWRAP_FAILED: "unwrap_failed", "Check the record in the dead letter.";

@@ -1,6 +1,8 @@
-//! Processors that parse texts in formats other than JSON.
+//! Processors that parse texts in formats other than JSON and CSV.
 
-pub mod csv;
+mod extraction;
+pub mod grok;
+pub mod keyvalue;
 pub mod regex;
 
 use anabranch_record::fault::Fault;
@@ -15,7 +17,7 @@ use crate::codes;
 ///
 /// # Errors
 /// The field has no text.
-fn text_of<'a>(field: &Reference, record: &'a Record) -> Result<Option<&'a str>, Fault> {
+pub(crate) fn text_of<'a>(field: &Reference, record: &'a Record) -> Result<Option<&'a str>, Fault> {
     let unexpected =
         |what: &str| Fault::record(codes::TEXT_UNEXPECTED_TYPE, format!("cannot parse {field}: it is {what}"));
     let bytes = match field.get(record)? {

@@ -17,11 +17,11 @@ pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {}", plural(count as u64, noun))
 }
 
-/// Returns a noun with its article, chosen by its first letter: `an integer`, `a text`. The uncountable `null` and
-/// `bytes` have none.
+/// Returns a noun with its article, chosen by its first letter: `an integer`, `a text`. The uncountable `null`,
+/// `bytes` and `raw data` have none.
 pub fn with_article(noun: &str) -> Cow<'_, str> {
     match noun.chars().next() {
-        _ if matches!(noun, "null" | "bytes") => noun.into(),
+        _ if noun == "null" || noun.ends_with("bytes") || noun.ends_with("data") => noun.into(),
         Some('a' | 'e' | 'i' | 'o' | 'u') => format!("an {noun}").into(),
         _ => format!("a {noun}").into(),
     }
@@ -76,5 +76,6 @@ mod tests {
         ] {
             assert_eq!(with_article(value.type_name()), said);
         }
+        assert_eq!(with_article("raw data"), "raw data");
     }
 }

@@ -15,7 +15,7 @@ use crate::scalar::push_scalar;
 ///
 /// # Errors
 /// The field has a list, a map or structured data: a fault with this code that says what cannot be done (`verb`).
-pub(super) fn scalar_text<'a>(
+pub(crate) fn scalar_text<'a>(
     field: &Reference,
     record: &'a Record,
     (verb, code): (&str, Code),

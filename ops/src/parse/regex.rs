@@ -7,7 +7,7 @@ use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Field, Fields, Flow, Kinds, Type};
 use anabranch_plugin::kind;
 use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, OperatorKind, Rows, Signature};
-use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
+use anabranch_plugin::parameters::{Argument, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
@@ -15,8 +15,7 @@ use anabranch_record::reference::Reference;
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 
-use super::text_of;
-use crate::codes;
+use super::extraction::{Extraction, OnMismatch};
 
 /// Maximum size of a compiled expression, in bytes.
 const COMPILED_BYTES: usize = 4 << 20;
@@ -24,19 +23,6 @@ const COMPILED_BYTES: usize = 4 << 20;
 /// Returns the `regex.parse` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
     kind::inline::<Parse>()
-}
-
-/// What becomes of a record whose text does not match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OnMismatch {
-    /// It fails.
-    Fail,
-    /// It stays as it is.
-    Keep,
-}
-
-impl Choice for OnMismatch {
-    const CHOICES: &'static [(&'static str, Self)] = &[("fail", OnMismatch::Fail), ("keep", OnMismatch::Keep)];
 }
 
 #[derive(Parameters)]
@@ -58,8 +44,7 @@ struct Settings {
 }
 
 struct Parse {
-    field: Reference,
-    target: Reference,
+    extraction: Extraction,
     pattern: Regex,
     /// The named groups with their numbers, in the order of their names.
     groups: Arc<[(Str, usize)]>,
@@ -71,8 +56,7 @@ struct Parse {
 impl Clone for Parse {
     fn clone(&self) -> Self {
         Parse {
-            field: self.field.clone(),
-            target: self.target.clone(),
+            extraction: self.extraction.clone(),
             pattern: self.pattern.clone(),
             groups: self.groups.clone(),
             on_mismatch: self.on_mismatch,
@@ -95,11 +79,7 @@ impl InlineOperator for Parse {
     }
 
     fn configure(settings: Settings) -> Result<Self, Diagnostics> {
-        let field = settings.field.one_side()?;
-        let target = match &settings.target {
-            Some(target) => target.one_side()?,
-            None => field.clone(),
-        };
+        let extraction = Extraction::new(&settings.field, settings.target.as_ref())?;
         let pattern = &settings.pattern;
         let regex = RegexBuilder::new(pattern)
             .size_limit(COMPILED_BYTES)
@@ -115,29 +95,23 @@ impl InlineOperator for Parse {
         groups.sort();
         let locations = regex.capture_locations();
         let (groups, on_mismatch) = (groups.into(), settings.on_mismatch);
-        Ok(Parse { field, target, pattern: regex, groups, on_mismatch, locations })
+        Ok(Parse { extraction, pattern: regex, groups, on_mismatch, locations })
     }
 
     fn signature(&self) -> Signature {
-        Signature::new().reads(self.field.access()).writes(self.target.access())
+        self.extraction.signature()
     }
 
     fn flow(&self, flow: &mut Flow) {
-        let texts = Kinds::TEXT | Kinds::BYTES;
-        flow.need(codes::FLOW_NOT_A_TEXT, "field", &self.field, (texts, "a text"), true);
-        flow.may_fail();
         let group = || Field::present(Type::of(Kinds::TEXT | Kinds::NULL));
         let object = Type::map(Fields::closed(self.groups.iter().map(|(name, _)| (name.clone(), group()))));
-        match self.on_mismatch {
-            OnMismatch::Fail if self.target == self.field => flow.replace("field", &self.field, object),
-            _ => flow.allow(&self.target, &object),
-        }
+        self.extraction.flow(flow, "a text", object, self.on_mismatch);
     }
 
     fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             if let Some(object) = self.parse(record)? {
-                self.target.set(record, Value::Map(object.into()))?;
+                self.extraction.set(record, object)?;
             }
             Ok(Decision::Keep)
         });
@@ -147,14 +121,11 @@ impl InlineOperator for Parse {
 impl Parse {
     /// Returns the groups; `None` if the record stays as it is.
     fn parse(&mut self, record: &Record) -> Result<Option<Object>, Fault> {
-        let Some(text) = text_of(&self.field, record)? else { return Ok(None) };
+        let Some(text) = self.extraction.text(record)? else { return Ok(None) };
         if self.pattern.captures_read(&mut self.locations, text).is_none() {
             return match self.on_mismatch {
                 OnMismatch::Keep => Ok(None),
-                OnMismatch::Fail => {
-                    let text = format!("the text of {} does not match the regular expression", self.field);
-                    Err(Fault::record(codes::TEXT_NO_MATCH, text))
-                }
+                OnMismatch::Fail => Err(self.extraction.mismatch("regular expression")),
             };
         }
         let value = |(name, number): &(Str, usize)| {
@@ -239,6 +210,21 @@ mod tests {
         let said = parse(&[FIELD, LINE], Data::Raw((&b"\xff 1"[..]).into())).unwrap_err();
         assert_eq!(said, "text_unexpected_type: cannot parse .Payload.After: it is not in UTF-8");
         testing::failed_rows_stay(&kind(), &[FIELD, LINE]);
+    }
+
+    #[test]
+    fn shapes_are_large_enough() {
+        for target in [".Payload.After.a", ".Payload.After.b.c", ".Key"] {
+            for on_mismatch in ["fail", "keep"] {
+                let settings = [
+                    ("field", ".Payload.After.a"),
+                    ("pattern", "(?<letter>[ab])"),
+                    ("target", target),
+                    ("onMismatch", on_mismatch),
+                ];
+                testing::shapes_are_large_enough(&kind(), &settings);
+            }
+        }
     }
 
     #[test]

@@ -16,9 +16,10 @@ use anabranch_record::value::{Object, Value};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use memchr::memchr_iter;
 
-use super::text_of;
+use super::Dialect;
 use crate::codes;
 use crate::field::convert::ScalarType;
+use crate::parse::text_of;
 
 /// Returns the `csv.decode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -51,8 +52,7 @@ struct Column {
 struct Decode {
     field: Reference,
     columns: Arc<[Column]>,
-    delimiter: u8,
-    quote: u8,
+    dialect: Dialect,
     reader: Reader,
     /// The values of a row, one after the other; reused.
     values: Vec<u8>,
@@ -62,7 +62,7 @@ struct Decode {
 
 impl Clone for Decode {
     fn clone(&self) -> Self {
-        Decode::new(self.field.clone(), self.columns.clone(), self.delimiter, self.quote)
+        Decode::new(self.field.clone(), self.columns.clone(), self.dialect)
     }
 }
 
@@ -73,7 +73,7 @@ impl InlineOperator for Decode {
         Specification::builtin("csv.decode", "Decodes a row of CSV.")
             .describe(
                 "Replaces a row of CSV (RFC 4180) with an object that has the columns as fields. Quoted values may contain \
-                 line breaks. The row must have all columns and no others. An empty value is an empty text in a column of \
+                 line breaks. A byte order mark at the beginning is left out. The row must have all columns and no others. An empty value is an empty text in a column of \
                  strings, and null in the others. A value that does not have the type of its column fails the record. A \
                  field that is missing or null stays as it is.\n\nTo drop the row with the names of the columns, put \
                  `filter` with a condition before this processor.",
@@ -103,12 +103,8 @@ impl InlineOperator for Decode {
             }
             columns.push(Column { name: name.into(), ty: *ty });
         }
-        let delimiter = byte(&settings.delimiter)?;
-        let quote = byte(&settings.quote)?;
-        if delimiter == quote {
-            return Err(settings.quote.invalid("delimiter and quote are the same").into());
-        }
-        Ok(Decode::new(field, columns.into(), delimiter, quote))
+        let dialect = Dialect::new(&settings.delimiter, &settings.quote)?;
+        Ok(Decode::new(field, columns.into(), dialect))
     }
 
     fn signature(&self) -> Signature {
@@ -143,10 +139,10 @@ impl InlineOperator for Decode {
 }
 
 impl Decode {
-    fn new(field: Reference, columns: Arc<[Column]>, delimiter: u8, quote: u8) -> Decode {
+    fn new(field: Reference, columns: Arc<[Column]>, dialect: Dialect) -> Decode {
         // A clone of a reader has another state machine than the original (csv-core 0.1.13).
-        let reader = ReaderBuilder::new().delimiter(delimiter).quote(quote).build();
-        Decode { field, columns, delimiter, quote, reader, values: Vec::new(), ends: Vec::new() }
+        let reader = ReaderBuilder::new().delimiter(dialect.delimiter).quote(dialect.quote).build();
+        Decode { field, columns, dialect, reader, values: Vec::new(), ends: Vec::new() }
     }
 
     fn decode(&mut self, text: &str) -> Result<Object, Fault> {
@@ -176,14 +172,14 @@ impl Decode {
 
     /// Reads the values of a row into the buffers, and returns their number.
     fn read(&mut self, row: &[u8]) -> Result<usize, &'static str> {
-        if memchr_iter(self.quote, row).count() % 2 == 1 {
+        if memchr_iter(self.dialect.quote, row).count() % 2 == 1 {
             return Err("a quoted value does not end");
         }
         self.reader.reset();
         // The values are not longer than the row, and each but the last has a delimiter after it. The reader stops when a
         // buffer is full, so each has room for one more.
         self.values.resize(row.len() + 1, 0);
-        self.ends.resize(memchr_iter(self.delimiter, row).count() + 2, 0);
+        self.ends.resize(memchr_iter(self.dialect.delimiter, row).count() + 2, 0);
         let (result, read, written, mut ended) = self.reader.read_record(row, &mut self.values, &mut self.ends);
         if result == ReadRecordResult::InputEmpty {
             // The row ends with the text.
@@ -193,15 +189,6 @@ impl Decode {
             true => Ok(ended),
             false => Err("the text has several rows"),
         }
-    }
-}
-
-/// Returns the only byte of a setting.
-fn byte(setting: &Argument<Str>) -> Result<u8, Diagnostics> {
-    match setting.as_bytes() {
-        [byte] if byte.is_ascii() && *byte != b'\n' && *byte != b'\r' => Ok(*byte),
-        br"\t" => Ok(b'\t'),
-        _ => Err(setting.invalid("expected one ASCII character, such as ; or \\t").into()),
     }
 }
 

@@ -1,0 +1,35 @@
+//! Processors that encode a field as a row of CSV, or decode it.
+
+pub mod decode;
+pub mod encode;
+
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::parameters::Argument;
+use anabranch_record::text::Str;
+
+/// The characters that separate and quote values.
+#[derive(Clone, Copy, Debug)]
+struct Dialect {
+    delimiter: u8,
+    quote: u8,
+}
+
+impl Dialect {
+    /// Reads the settings, which must be different ASCII characters.
+    fn new(delimiter: &Argument<Str>, quote: &Argument<Str>) -> Result<Dialect, Diagnostics> {
+        let dialect = Dialect { delimiter: byte(delimiter)?, quote: byte(quote)? };
+        match dialect.delimiter == dialect.quote {
+            true => Err(quote.invalid("delimiter and quote are the same").into()),
+            false => Ok(dialect),
+        }
+    }
+}
+
+/// Returns the only byte of a setting.
+fn byte(setting: &Argument<Str>) -> Result<u8, Diagnostics> {
+    match setting.as_bytes() {
+        [byte] if byte.is_ascii() && *byte != b'\n' && *byte != b'\r' => Ok(*byte),
+        br"\t" => Ok(b'\t'),
+        _ => Err(setting.invalid("expected one ASCII character, such as ; or \\t").into()),
+    }
+}
