@@ -72,11 +72,11 @@ impl InlineOperator for Throttle {
     fn specification() -> Specification {
         Specification::builtin("throttle", "Limits the number of records per time.")
             .describe(
-                "Drops or fails records that are more than a number per period, by the time at which they come here. A whole \
-                 period's records may come at once; after that, one may come each `period / rate`. The count starts anew \
-                 when the pipeline starts, and each of several workers and partitions that run side by side counts for \
-                 itself. Of more than 100,000 values of `by`, some may have more records than the rate.\n\nTo slow \
-                 down instead of dropping, set `sdk.rate.perSecond` of the destination.",
+                "Drops or fails records that are more than a number per period, by the time at which they come here. The \
+                 records of one period may come at once; then one may come each `period / rate`. The count begins at 0 \
+                 when the pipeline starts, and each of several partitions that run side by side counts for itself. Of \
+                 more than 100,000 values of `by`, some may have more records than the rate.\n\nTo slow down instead \
+                 of dropping, set `sdk.rate.perSecond` of the destination.",
             )
             .with_all(shared::processor_without_data())
     }
