@@ -15,6 +15,7 @@ pub(crate) use unfold::{BatchPart, Unfolding};
 use anabranch_plugin::operator::{Decision, arrange};
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
+use anabranch_record::mask::Mask;
 
 use crate::ack::{Overdrawn, Run};
 
@@ -202,6 +203,37 @@ impl Batch {
             .collect();
         copies.insert(0, self);
         Ok(copies)
+    }
+
+    /// Gives every row to each way that has its bit, in order. `ways` has one mask per way, with one bit per row, and
+    /// every row has at least one bit. Like [`Batch::fan_out`], the bytes of the first copy of a row count. O(ways ×
+    /// rows).
+    ///
+    /// # Errors
+    /// Credit could not be lent.
+    pub fn route(self, ways: &[Mask], lend: TopUp<'_>) -> Result<Vec<Batch>, Overdrawn> {
+        let rows = self.rows();
+        let (each, each_counted) = (self.bytes / rows.max(1), self.counted / rows.max(1));
+        let Batch { records, lineage, .. } = self;
+        let empty = || Batch { records: Vec::new(), lineage: lineage.sibling(), bytes: 0, counted: 0 };
+        let mut out: Vec<Batch> = ways.iter().map(|_| empty()).collect();
+        let mut feed = lineage.feed();
+        for (row, record) in records.into_iter().enumerate() {
+            let taken = || (0..ways.len()).filter(|way| ways[*way].get(row));
+            let mut first = feed.next(1);
+            let others = first.divide(taken().count().max(1), &mut *lend)?;
+            let mut record = Some(record);
+            let mut counted = each_counted;
+            let last = taken().last();
+            for (way, lineage) in taken().zip(std::iter::once(first).chain(others)) {
+                let copy = if Some(way) == last { record.take() } else { record.clone() };
+                out[way].records.extend(copy);
+                out[way].lineage.append(lineage);
+                out[way].bytes += each;
+                out[way].counted += std::mem::take(&mut counted);
+            }
+        }
+        Ok(out)
     }
 
     /// Applies decisions and keeps the order of the remaining rows. If a row has two decisions, they are combined

@@ -88,7 +88,7 @@ anabranch_record::codes! {
     PLAN_BATCH_NEVER_FILLS: "plan.batch_never_fills", "Make the batch smaller, or set a delay.";
 
     /// A condition is true for no record.
-    PLAN_CONDITION_ALWAYS_FALSE: "plan.condition_always_false", "Correct the condition, or remove the processor.";
+    PLAN_CONDITION_ALWAYS_FALSE: "plan.condition_always_false", "Correct the condition, or remove what it belongs to.";
 
     /// A condition is true for every record.
     PLAN_CONDITION_ALWAYS_TRUE: "plan.condition_always_true", "Remove the condition.";
@@ -149,6 +149,15 @@ anabranch_record::codes! {
     /// The text before the colon is not a type of plugins.
     PLAN_UNKNOWN_PLUGIN_TYPE: "plan.unknown_plugin_type", "Write builtin, standalone or any.";
 
+    /// Records that fulfil the condition of no destination are dropped, and the file does not say that this is meant.
+    PLAN_UNMATCHED_DROPPED: "plan.unmatched_dropped", "Say with `unmatched` what becomes of them.";
+
+    /// `unmatched` names no destination.
+    PLAN_UNMATCHED_UNKNOWN: "plan.unmatched_unknown", "Write drop, dead-letter, fail, or the id of a destination.";
+
+    /// `unmatched` has no effect, because some destination receives every record.
+    PLAN_UNMATCHED_UNUSED: "plan.unmatched_unused", "Remove it, or add conditions to all destinations.";
+
     /// Some nodes never receive a record.
     PLAN_UNREACHABLE: "plan.unreachable", "Remove them, or correct the condition before them.";
 
@@ -196,6 +205,9 @@ anabranch_record::codes! {
 
     /// A processor returned more results than it received records.
     TOO_MANY_VERDICTS: "too_many_verdicts", "This is a defect of the processor: report it to its author.";
+
+    /// The record fulfils the condition of no destination, and `unmatched` is `dead-letter` or `fail`.
+    UNMATCHED: "unmatched", "Add a destination for such records, or set unmatched: drop.";
 
     /// A destination reported a result that is not allowed.
     VERDICT_KIND: "verdict_kind", "This is a defect of the destination: report it to its author.";

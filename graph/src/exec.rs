@@ -43,6 +43,7 @@ mod read;
 mod receipt;
 mod requests;
 mod resume;
+mod route;
 mod signal;
 mod supervise;
 mod tap;

@@ -196,6 +196,7 @@ fn plan(world: &Arc<World>) -> Result<Arc<StagePlan>, String> {
         role: at(role),
         plugin: at("capture".into()),
         name: at(id.into()),
+        condition: None,
         settings: none(),
         processors: Vec::new(),
         span: Span::default(),
@@ -207,6 +208,7 @@ fn plan(world: &Arc<World>) -> Result<Arc<StagePlan>, String> {
         status: DesiredStatus::Running,
         connectors: vec![connector(SOURCE, Role::Source), connector("d0", Role::Destination)],
         processors: Vec::new(),
+        unmatched: None,
         dead_letter_queue: DeadLetterConfig {
             plugin: at("capture".into()),
             settings: none(),

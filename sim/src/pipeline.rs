@@ -71,6 +71,7 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
         role: at(role),
         plugin: at("sim".into()),
         name: at(id.into()),
+        condition: None,
         settings,
         processors,
         span: Span::default(),
@@ -99,6 +100,7 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
         status: DesiredStatus::Running,
         connectors,
         processors: configured(&scenario.processors),
+        unmatched: None,
         dead_letter_queue: DeadLetterConfig {
             plugin: at("sim".into()),
             settings: settings(&[(NUMBER, scenario.sinks.len().to_string())]),

@@ -93,6 +93,9 @@ pub struct PipelineConfig {
     pub connectors: Vec<ConnectorConfig>,
     /// Processors between all sources and all destinations, in order.
     pub processors: Vec<ProcessorConfig>,
+    /// What becomes of records that fulfil the condition of no destination: the word or the id of a connector as
+    /// written. `None` if the file does not say it.
+    pub unmatched: Option<Written>,
     /// Dead-letter queue for failed records.
     pub dead_letter_queue: DeadLetterConfig,
     /// Place of the list item of the pipeline.
@@ -110,6 +113,8 @@ pub struct ConnectorConfig {
     pub plugin: Spanned<Str>,
     /// Displayed name; defaults to the id.
     pub name: Spanned<Str>,
+    /// Template that selects the records for this destination; never blank, and `None` for a source.
+    pub condition: Option<Written>,
     /// Settings of the plugin.
     pub settings: Settings,
     /// Processors of this connector only: after a source, before a destination.

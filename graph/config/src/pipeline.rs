@@ -10,7 +10,7 @@ use anabranch_record::text::Str;
 use super::dead_letter::read_dead_letter_queue;
 use super::field::{FieldReader, Object, Path};
 use super::item::{Item, ItemName, items, one_of, read_id, read_identified, read_text, spanned};
-use super::processor::read_processors;
+use super::processor::{Applies, read_condition, read_processors};
 use super::settings::read_settings;
 use super::unknown::MapKind;
 use super::version::Version;
@@ -63,6 +63,7 @@ pub(super) fn read(
         check_roles(&roles, &name, &object, id_or_default.span, path, reader);
     }
     let processors = read_processors(&mut object, version, path, reader);
+    let unmatched = read_text(&mut object, "unmatched", &name, MAX_CONNECTOR_ID_BYTES, path, reader);
     let dead_letter_queue = read_dead_letter_queue(&mut object, id_or_default.span, version, path, reader);
     reader.report_unknown(&object, MapKind::Pipeline, path);
 
@@ -73,6 +74,7 @@ pub(super) fn read(
         status,
         connectors,
         processors,
+        unmatched,
         dead_letter_queue,
         span: item.span,
     };
@@ -182,6 +184,13 @@ fn read_connector(
     });
     let plugin = reader.required(&mut object, "plugin", &name, path).ok();
     let shown_name = read_text(&mut object, "name", &name, MAX_CONNECTOR_NAME_BYTES, path, reader);
+    let condition = match role.as_ref().map(|role| role.value) {
+        Ok(Role::Source) => {
+            refuse_condition(&mut object, &name, path, reader);
+            None
+        }
+        _ => read_condition(&mut object, Applies::Destination, version, path, reader),
+    };
     let settings = read_settings(&mut object, plugin.as_ref(), path, reader);
     let processors = read_processors(&mut object, version, path, reader);
     reader.report_unknown(&object, MapKind::Connector, path);
@@ -192,11 +201,26 @@ fn read_connector(
         id: spanned(Some(&id), id.span()),
         role,
         plugin: spanned(Some(&plugin), plugin.span()),
+        condition,
         settings,
         processors,
         span: item.span,
     });
     Some((role.value, connector))
+}
+
+/// Reports a condition of a source, which is read as a whole.
+fn refuse_condition(object: &mut Object<'_>, name: &ItemName<'_>, path: Path<'_>, reader: &mut FieldReader<'_>) {
+    let Some(entry) = object.take("condition") else { return };
+    reader.report(
+        Diagnostic::error(codes::CONFIG_FIELD_MISPLACED, format!("{name}: a source has no condition"))
+            .with_span(entry.key_span)
+            .with_hint(
+                "to drop records of this source, add `filter` to its `processors`, with the opposite condition: a filter \
+                 drops the records for which its condition holds",
+            )
+            .with_path(path.name("condition").to_string()),
+    );
 }
 
 fn check_roles(

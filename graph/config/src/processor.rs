@@ -56,7 +56,7 @@ fn read_processor(
     let (mut object, id) = read_identified(item, &unnamed, ids, path, reader)?;
     let name = ItemName { id: id.as_ref(), ..unnamed };
     let plugin = read_processor_plugin(&mut object, &name, version, path, reader).ok();
-    let condition = read_condition(&mut object, version, path, reader);
+    let condition = read_condition(&mut object, Applies::Processor, version, path, reader);
     let workers = read_workers(&mut object, path, reader);
     let settings = read_settings(&mut object, plugin.as_ref(), path, reader);
     reader.report_unknown(&object, MapKind::Processor, path);
@@ -112,19 +112,32 @@ fn read_processor_plugin(
     }
 }
 
-fn read_condition(
+/// The part that a condition belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Applies {
+    Processor,
+    Destination,
+}
+
+/// Reads a condition; `None` if there is none.
+pub(super) fn read_condition(
     object: &mut Object<'_>,
+    applies: Applies,
     version: Version,
     path: Path<'_>,
     reader: &mut FieldReader<'_>,
 ) -> Option<Written> {
     let entry = object.take("condition")?;
     let path = path.name("condition");
-    version.introduced(Version::V2_1, entry, path, reader);
+    let (since, effect) = match applies {
+        Applies::Processor => (Version::V2_1, "the processor applies to every record"),
+        Applies::Destination => (Version::V2_2, "the destination receives every record"),
+    };
+    version.introduced(since, entry, path, reader);
     let text = reader.text(entry, path).ok()??;
     warn_foreign_keys(&text, path, reader);
     if text.value().trim().is_empty() {
-        let message = "the condition is empty and has no effect: the processor applies to every record";
+        let message = format!("the condition is empty and has no effect: {effect}");
         let finding = Diagnostic::warning(codes::CONFIG_CONDITION_BLANK, message);
         let finding = finding.with_span(text.span()).with_path(path.to_string());
         reader.report(

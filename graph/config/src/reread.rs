@@ -44,20 +44,25 @@ impl PipelineConfig {
             of_settings(&processor.settings) || processor.condition.as_ref().is_some_and(is_of_file)
         };
         let of_connector = |connector: &ConnectorConfig| {
-            of_settings(&connector.settings) || connector.processors.iter().any(of_processor)
+            of_settings(&connector.settings)
+                || connector.condition.as_ref().is_some_and(is_of_file)
+                || connector.processors.iter().any(of_processor)
         };
         self.connectors.iter().any(of_connector)
             || self.processors.iter().any(of_processor)
+            || self.unmatched.as_ref().is_some_and(is_of_file)
             || of_settings(&self.dead_letter_queue.settings)
     }
 
     /// Returns all values of settings, and the conditions.
     fn values_mut(&mut self) -> impl Iterator<Item = &mut Written> {
         let connectors = self.connectors.iter_mut().flat_map(|connector| {
-            of_settings(&mut connector.settings).chain(connector.processors.iter_mut().flat_map(of_processor))
+            of_settings(&mut connector.settings)
+                .chain(&mut connector.condition)
+                .chain(connector.processors.iter_mut().flat_map(of_processor))
         });
         let processors = self.processors.iter_mut().flat_map(of_processor);
-        connectors.chain(processors).chain(of_settings(&mut self.dead_letter_queue.settings))
+        connectors.chain(processors).chain(&mut self.unmatched).chain(of_settings(&mut self.dead_letter_queue.settings))
     }
 }
 

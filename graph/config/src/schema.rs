@@ -193,6 +193,7 @@ fn pipeline(shape: Representation) -> Value {
         ),
         "connectors": connectors,
         "processors": processors,
+        "unmatched": text("What becomes of records that fulfil the condition of no destination: `drop` (default), `dead-letter`, `fail` (the pipeline stops), or the id of a destination that receives them."),
         "dead-letter-queue": reference("dead-letter-queue"),
     }));
     shape.object("A pipeline: sources, processors and destinations.", of, id, &["connectors"])
@@ -227,6 +228,7 @@ fn connector(shape: Representation) -> Value {
         },
         "plugin": required_text("Name of the plugin, optionally with the prefix `builtin:` or `standalone:` and the suffix `@version`."),
         "name": text("Displayed name; defaults to the id."),
+        "condition": text("For a destination: a template. The destination receives the records for which its output is `true`."),
         "settings": any_settings(),
         "processors": processors,
     }));

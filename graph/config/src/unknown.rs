@@ -26,9 +26,9 @@ impl MapKind {
         match self {
             MapKind::Document => &["version", "pipelines"],
             MapKind::Pipeline => {
-                &["id", "status", "name", "description", "connectors", "processors", "dead-letter-queue"]
+                &["id", "status", "name", "description", "connectors", "processors", "unmatched", "dead-letter-queue"]
             }
-            MapKind::Connector => &["id", "type", "plugin", "name", "settings", "processors"],
+            MapKind::Connector => &["id", "type", "plugin", "name", "condition", "settings", "processors"],
             MapKind::Processor => &["id", "plugin", "condition", "settings", "workers"],
             MapKind::DeadLetterQueue => &["plugin", "settings", "window-size", "window-nack-threshold"],
         }
@@ -53,7 +53,10 @@ impl MapKind {
             (MapKind::Pipeline | MapKind::Connector, "steps" | "transforms" | "transformations" | "filters") => {
                 Some("processors")
             }
-            (MapKind::Processor, "if" | "when" | "filter" | "cond" | "where" | "only-if") => Some("condition"),
+            (MapKind::Pipeline, "otherwise" | "default-route" | "no-match" | "unrouted") => Some("unmatched"),
+            (MapKind::Processor | MapKind::Connector, "if" | "when" | "filter" | "cond" | "where" | "only-if") => {
+                Some("condition")
+            }
             _ => None,
         }
     }
@@ -164,7 +167,7 @@ fn routed(part: MapKind, entry: &Entry) -> Option<Diagnostic> {
             | "dependson" | "needs" | "after" | "before" | "branch" | "upstream" | "downstream",
         ) => {
             "records of every source pass the processors in the order of the file, and every destination receives \
-             every record: to drop records for one destination, add a `filter` to its own `processors`"
+             every record: to send only some records to a destination, add a `condition` to it"
         }
         _ => return None,
     };

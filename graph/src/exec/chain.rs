@@ -352,7 +352,7 @@ fn multiplied(records: usize) -> Fault {
 }
 
 /// Computes the selection of the remaining rows after decisions on them.
-fn carry(before: &Mask, decisions: &[(usize, Decision)], after: &mut Mask) {
+pub(super) fn carry(before: &Mask, decisions: &[(usize, Decision)], after: &mut Mask) {
     let mut counts = vec![1usize; before.len()];
     for (row, decision) in decisions {
         let Some(count) = counts.get_mut(*row) else { continue };

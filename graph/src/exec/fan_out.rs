@@ -91,6 +91,17 @@ impl Output {
         Ok(())
     }
 
+    /// Sends each batch to its successor, in strips; one batch per successor.
+    pub(super) async fn emit_each(&self, batches: Vec<Batch>) -> Result<(), Interrupt> {
+        debug_assert_eq!(batches.len(), self.next.len());
+        for (batch, next) in batches.into_iter().zip(&self.next) {
+            for strip in batch.strips() {
+                next.send(strip).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Settles filtered rows, and sends failed rows to the dead-letter queue. Faults that are not caused by a record
     /// end the run.
     pub(super) async fn put_aside(&self, left: Leftover) -> Result<(), Interrupt> {

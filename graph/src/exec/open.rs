@@ -29,6 +29,7 @@ use super::parallel;
 use super::queue::{Gauge, Receiver, Sender, queue};
 use super::read::{Reading, beginning};
 use super::resume::{ForeignMark, MissingWrites, Remedy, ask_sources, resume, shown};
+use super::route::Routing;
 use super::tap::NodeRole;
 use super::write::Writing;
 use super::write::gate::FlushGate;
@@ -171,6 +172,11 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
                 let at = StageId(index);
                 let known = known.remove(&at).unwrap_or_default();
                 Box::pin(Writing::new(spec, writer, known, gate, output).run(input))
+            }
+            (StageKind::Route(spec), _, Some(input)) => {
+                let at = StageId(index);
+                let to: Vec<StageId> = plan.wires.iter().filter(|wire| wire.from == at).map(|wire| wire.to).collect();
+                Box::pin(Routing::new(spec, &to, output)?.run(input))
             }
             (StageKind::Chain(steps), _, Some(input)) => {
                 Box::pin(chain::run(build_inline(context, steps, 0, &output)?, input, output))

@@ -17,6 +17,7 @@ use super::meter::{Meter, RowOutcomes};
 use super::queue::Gauge;
 use super::tap::NodeRole;
 use crate::plan::StepCount;
+use crate::plan::graph::RouteNode;
 use crate::plan::stage::{DeadLetterSpec, StageKind, StagePlan, StageSpec, StepSpec, WriteSpec};
 use anabranch_plugin::histogram::{Distribution, Histogram};
 
@@ -265,6 +266,10 @@ impl StageProgress {
                 (Role::Process, steps.iter().map(step).collect())
             }
             StageKind::Async { step: only, .. } => (Role::Process, [step(only)].into()),
+            StageKind::Route(_) => {
+                let node = Str::from_static(RouteNode::NODE);
+                (Role::Process, [Meter::new(NodeRole::Processor, node, PATIENCE)].into())
+            }
             StageKind::Write(write) => {
                 let meter = Meter::new(NodeRole::Destination, write.connector.clone(), PATIENCE + holds(write));
                 (Role::Write { transactional: stage.is_transactional() }, [meter].into())

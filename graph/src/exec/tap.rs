@@ -24,6 +24,7 @@ use anabranch_record::Record;
 use anabranch_record::text::Str;
 use inspection::Session;
 
+use crate::plan::graph::RouteNode;
 use crate::plan::stage::{DeadLetterSpec, StageKind, StagePlan};
 
 /// Kind of the node of a tap. A connector and a processor may have the same id.
@@ -113,6 +114,9 @@ pub fn places(plan: &StagePlan) -> Vec<TapPoint> {
                 }
             }
             StageKind::Async { step, .. } => add(NodeRole::Processor, &step.node, &[Side::Before, Side::After]),
+            StageKind::Route(_) => {
+                add(NodeRole::Processor, &Str::from_static(RouteNode::NODE), &[Side::Before, Side::After]);
+            }
             StageKind::Write(write) => add(NodeRole::Destination, &write.connector, &[Side::Before]),
         }
     }

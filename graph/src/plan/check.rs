@@ -1,5 +1,7 @@
 //! Checks of a lowered plan.
 
+mod routes;
+
 use std::sync::Arc;
 
 use anabranch_plugin::destination::{Destination, Retry};
@@ -26,6 +28,7 @@ pub fn check(plan: &PlanGraph, limits: &MemoryLimits) -> Diagnostics {
         return findings;
     };
     conditions(plan, &mut findings);
+    routes::check(plan, &mut findings);
     two_filters(plan, &mut findings);
     feedback(plan, &mut findings);
     queue(plan, &mut findings);
@@ -50,6 +53,9 @@ pub fn arity(plan: &PlanGraph) -> Result<(), Diagnostics> {
             NodeKind::Operator(_) | NodeKind::Split(_) => into == 1 && ports == [Port::Out],
             NodeKind::Branch(_) => into == 1 && ports == [Port::Taken, Port::Skipped],
             NodeKind::FanOut { copies } => into == 1 && ports.len() == *copies && ports.iter().all(|p| *p == Port::Out),
+            NodeKind::Route(route) => {
+                into == 1 && ports.len() == route.rules.len() && ports.iter().all(|p| *p == Port::Out)
+            }
             NodeKind::Merge => into > 1 && ports == [Port::Out],
             NodeKind::Destination(_) => into == 1 && ports.is_empty(),
             NodeKind::DeadLetter(_) => into == 0 && ports.is_empty(),
@@ -168,8 +174,9 @@ pub fn shared(plan: &PlanGraph, one: &str, other: &str) -> SharedRecords {
         steps.iter().any(|node| plan[*node].kind.operator().is_some_and(|step| step.signature.fan != Fan::One))
     };
     match () {
+        () if routes::exclusive(plan, one, other) => SharedRecords::Nothing,
         () if guards(&ours).iter().any(excluded) => SharedRecords::Nothing,
-        () if loses(&ours) || loses(&theirs) => SharedRecords::Some,
+        () if loses(&ours) || loses(&theirs) || routes::divide(plan) => SharedRecords::Some,
         () => SharedRecords::All,
     }
 }
@@ -180,7 +187,9 @@ fn own_steps(plan: &PlanGraph, end: NodeIndex) -> Vec<NodeIndex> {
     let mut waiting = vec![end];
     while let Some(node) = waiting.pop() {
         for (_, from) in predecessors(plan, node) {
-            if matches!(plan[from].kind, NodeKind::FanOut { .. } | NodeKind::Source(_)) || steps.contains(&from) {
+            if matches!(plan[from].kind, NodeKind::FanOut { .. } | NodeKind::Route(_) | NodeKind::Source(_))
+                || steps.contains(&from)
+            {
                 continue;
             }
             steps.push(from);

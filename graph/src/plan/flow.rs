@@ -19,7 +19,7 @@ use petgraph::algo::toposort;
 use petgraph::stable_graph::NodeIndex;
 
 use crate::codes;
-use crate::plan::graph::{Guard, Node, NodeKind, OperatorNode, PlanGraph, Port, predecessors};
+use crate::plan::graph::{Guard, Node, NodeKind, OperatorNode, PlanGraph, Port, RouteRule, predecessors};
 
 /// Known shapes of the records that leave each node. A node without an entry emits no records or has no successor.
 #[derive(Clone, Debug, Default)]
@@ -98,6 +98,14 @@ impl<'a> Inference<'a> {
                 write.destination.flow(&mut flow);
                 self.remarks(node, None, flow, true);
                 None
+            }
+            NodeKind::Route(route) => {
+                for rule in &route.rules {
+                    if let Some(guard) = &rule.guard {
+                        self.holds(&rule_node(rule, guard), guard, &into);
+                    }
+                }
+                Some(into)
             }
             NodeKind::FanOut { .. } | NodeKind::Merge => Some(into),
             NodeKind::Source(_) | NodeKind::DeadLetter(_) => None,
@@ -212,6 +220,17 @@ impl<'a> Inference<'a> {
             });
         }
         record
+    }
+}
+
+/// Returns the condition of a destination as a node, for findings about it.
+fn rule_node(rule: &RouteRule, guard: &Guard) -> Node {
+    Node {
+        id: rule.node(),
+        kind: NodeKind::Branch(guard.clone()),
+        settings: Vec::new(),
+        span: guard.written.span(),
+        path: rule.path.clone(),
     }
 }
 

@@ -11,8 +11,10 @@ use petgraph::algo::toposort;
 use petgraph::stable_graph::NodeIndex;
 
 use crate::plan::check;
-use crate::plan::graph::{NodeKind, OperatorNode, PlanGraph, predecessors, successors};
-use crate::plan::stage::{StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, Wire};
+use crate::plan::graph::{NodeKind, OperatorNode, PlanGraph, RouteRule, predecessors, successors};
+use crate::plan::stage::{
+    RouteSpec, StageId, StageKind, StagePlan, StageRule, StageSpec, StepCondition, StepSpec, Wire,
+};
 
 /// Strips in flight in an asynchronous step whose number of workers is not configured.
 const ASYNC_IN_FLIGHT: u32 = 4;
@@ -44,6 +46,8 @@ pub enum CutReason {
     Merge,
     /// Every successor gets a copy.
     FanOut,
+    /// Records go to the destinations whose conditions they fulfil.
+    Route,
     /// Reading overlaps with the processing that follows.
     Source,
     /// Writing overlaps with the processing before it.
@@ -66,6 +70,7 @@ impl fmt::Display for CutReason {
         match self {
             CutReason::Merge => f.write_str("sources merge here"),
             CutReason::FanOut => f.write_str("every destination gets a copy"),
+            CutReason::Route => f.write_str("each destination gets the records of its condition"),
             CutReason::Source => f.write_str("reading overlaps with the rest"),
             CutReason::Destination => f.write_str("writing overlaps with the rest"),
             CutReason::Async => f.write_str("a waiting batch must not block the chain"),
@@ -88,6 +93,7 @@ pub fn fuse(pipeline: &Str, plan: &PlanGraph, limits: MemoryLimits) -> Result<Fu
     fusion.chains(&order);
     fusion.writes();
     let (wires, cuts) = fusion.wires(&order);
+    fusion.rules()?;
     let dead_letter = plan.node_weights().find_map(|node| match &node.kind {
         NodeKind::DeadLetter(spec) => Some(spec.clone()),
         _ => None,
@@ -151,6 +157,10 @@ impl Fusion<'_> {
             _ => None,
         };
         for &start in order {
+            if let NodeKind::Route(route) = &plan[start].kind {
+                // The successors become stages after this one.
+                self.push(&[start], StageKind::Route(RouteSpec { rules: Vec::new(), unmatched: route.unmatched }));
+            }
             let Some(first) = operator(start) else { continue };
             if only(predecessors(plan, start)).and_then(operator).is_some() {
                 continue;
@@ -206,6 +216,28 @@ impl Fusion<'_> {
         }
     }
 
+    /// Sets the rules of routes, once all stages are known.
+    ///
+    /// # Errors
+    /// A successor of a route is in no stage.
+    fn rules(&mut self) -> Result<(), Diagnostics> {
+        for index in self.plan.node_indices() {
+            let NodeKind::Route(route) = &self.plan[index].kind else { continue };
+            let to = successors(self.plan, index).into_iter().map(|(_, next)| self.stage_of.get(&next).copied());
+            let rule = |(rule, to): (&RouteRule, Option<StageId>)| {
+                let condition = rule.guard.as_ref().map(|guard| guard.condition.clone());
+                Some(StageRule { to: to?, node: rule.node(), condition, otherwise: rule.otherwise })
+            };
+            let rules: Option<Vec<StageRule>> = route.rules.iter().zip(to).map(rule).collect();
+            let stage = self.stage_of.get(&index).and_then(|stage| self.stages.get_mut(stage.0));
+            match (rules, stage.map(|stage| &mut stage.kind)) {
+                (Some(rules), Some(StageKind::Route(spec))) => spec.rules = rules,
+                _ => return Err(check::defect("a route leads to no stage").into()),
+            }
+        }
+        Ok(())
+    }
+
     /// Returns one wire per path between two stages. Merges and fan-outs become several wires.
     fn wires(&self, order: &[NodeIndex]) -> (Vec<Wire>, Vec<StageBoundary>) {
         let mut wires = Vec::new();
@@ -232,7 +264,9 @@ impl Fusion<'_> {
 
     fn reason(&self, from: NodeIndex, to: NodeIndex, merged: bool, fanned: bool) -> CutReason {
         let is_operator = |index: NodeIndex| self.plan[index].kind.operator().is_some();
+        let routes = |index: NodeIndex| matches!(self.plan[index].kind, NodeKind::Route(_));
         match self.cut_before.get(&to) {
+            _ if routes(from) || routes(to) => CutReason::Route,
             _ if fanned => CutReason::FanOut,
             _ if merged => CutReason::Merge,
             _ if !is_operator(from) => CutReason::Source,

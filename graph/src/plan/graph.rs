@@ -11,7 +11,7 @@ use petgraph::Direction;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use petgraph::visit::EdgeRef;
 
-use crate::plan::stage::{DeadLetterSpec, ReadSpec, WriteSpec};
+use crate::plan::stage::{DeadLetterSpec, ReadSpec, Unmatched, WriteSpec};
 
 /// A plan. Node indices stay valid across rewrites.
 pub type PlanGraph = StableDiGraph<Node, Edge>;
@@ -61,6 +61,8 @@ pub enum NodeKind {
         /// Number of successors.
         copies: usize,
     },
+    /// Sends a copy of each record to every successor whose rule it fulfils.
+    Route(RouteNode),
     /// Makes any number of records of each record, all on one port: `split`, `clone`.
     Split(OperatorNode),
     /// Merges records in order of arrival: from both ports of a branch, or from several sources.
@@ -96,6 +98,46 @@ pub struct Guard {
     pub written: Written,
     /// True if the node before has the same condition and changes nothing that the condition reads.
     pub as_before: bool,
+}
+
+/// The rules by which records reach destinations.
+#[derive(Clone)]
+pub struct RouteNode {
+    /// One rule per successor, in the order of the successors.
+    pub rules: Vec<RouteRule>,
+    /// What becomes of a record that fulfils no rule.
+    pub unmatched: Unmatched,
+}
+
+impl RouteNode {
+    /// Id of the node. Ids of processors have no question mark.
+    pub const NODE: &str = "route?";
+}
+
+/// The records that a destination receives.
+#[derive(Clone)]
+pub struct RouteRule {
+    /// Id of the destination.
+    pub destination: Str,
+    /// The condition of the destination.
+    pub guard: Option<Guard>,
+    /// True if the destination receives the records that fulfil no condition. A rule with neither is fulfilled by every
+    /// record.
+    pub otherwise: bool,
+    /// JSON pointer of the condition within the pipeline.
+    pub path: Str,
+}
+
+impl RouteRule {
+    /// Id of the condition in faults.
+    pub fn node(&self) -> Str {
+        format!("{}?", self.destination).into()
+    }
+
+    /// Returns `true` if every record fulfils the rule.
+    pub fn takes_all(&self) -> bool {
+        self.guard.is_none() && !self.otherwise
+    }
 }
 
 /// An edge of the plan.
@@ -155,7 +197,11 @@ pub fn wire_failures(plan: &mut PlanGraph) {
         return;
     };
     let can_fail = |kind: &NodeKind| match kind {
-        NodeKind::Operator(_) | NodeKind::Split(_) | NodeKind::Branch(_) | NodeKind::Destination(_) => true,
+        NodeKind::Operator(_)
+        | NodeKind::Split(_)
+        | NodeKind::Branch(_)
+        | NodeKind::Route(_)
+        | NodeKind::Destination(_) => true,
         NodeKind::Source(_) | NodeKind::FanOut { .. } | NodeKind::Merge | NodeKind::DeadLetter(_) => false,
     };
     let failing: Vec<_> = plan.node_indices().filter(|n| can_fail(&plan[*n].kind)).collect();

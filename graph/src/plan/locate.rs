@@ -50,6 +50,12 @@ impl Compiled {
         let Some(source) = files.get(file) else { return };
         let mut nodes = Vec::new();
         for node in self.rewritten.node_weights() {
+            if let NodeKind::Route(route) = &node.kind {
+                nodes.extend(route.rules.iter().filter_map(|rule| {
+                    let condition = Some(rule.guard.as_ref()?.written.clone());
+                    Some(Templates { id: rule.node(), condition, settings: Vec::new(), texts: Vec::new() })
+                }));
+            }
             let condition =
                 node.kind.operator().and_then(|step| step.guard.as_ref()).map(|guard| guard.written.clone());
             let settings: Vec<(Str, Written)> = match &node.kind {

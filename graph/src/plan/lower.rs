@@ -4,6 +4,7 @@ mod condition;
 mod credential;
 mod elsewhere;
 mod literal;
+mod route;
 mod topology;
 mod unused;
 
@@ -54,6 +55,7 @@ pub fn lower(config: &PipelineConfig, registry: &Registry, options: &CompileOpti
     let connectors: Vec<_> =
         config.connectors.iter().enumerate().map(|(i, connector)| resolver.connector(i, connector)).collect();
     let processors = resolver.processors("", None, &config.processors);
+    let route = resolver.route(config);
     let dead_letter = resolver.dead_letter(&config.dead_letter_queue);
     for (role, code, what) in [
         (Role::Source, codes::PLAN_NO_SOURCE, "source"),
@@ -69,7 +71,7 @@ pub fn lower(config: &PipelineConfig, registry: &Registry, options: &CompileOpti
         }
     }
     Lowered {
-        graph: topology::connect(connectors, processors, dead_letter),
+        graph: topology::connect(connectors, processors, route, dead_letter),
         findings: resolver.findings,
         secrets: secret::forms(resolver.secrets),
         credentials: resolver.credentials,

@@ -19,7 +19,7 @@ use petgraph::stable_graph::NodeIndex;
 
 use super::Compiled;
 use super::fuse::fuse;
-use super::graph::{Edge, Node, NodeKind, PlanGraph, Port, predecessors, unwire_failures};
+use super::graph::{Edge, Node, NodeKind, PlanGraph, Port, RouteNode, predecessors, unwire_failures};
 use super::rewrite::rewrite;
 use super::stage::{ReadSpec, StagePlan};
 use crate::codes;
@@ -132,13 +132,19 @@ pub fn replay(
 }
 
 fn is_step(kind: &NodeKind) -> bool {
-    kind.operator().is_some() || matches!(kind, NodeKind::Destination(_))
+    kind.operator().is_some() || matches!(kind, NodeKind::Destination(_) | NodeKind::Route(_))
+}
+
+/// Returns `true` if a fault with this id came from the node. The conditions of a route have ids of their own.
+fn has_id(node: &Node, id: &Str) -> bool {
+    let is_rule = |route: &RouteNode| route.rules.iter().any(|rule| rule.node() == *id);
+    node.id == *id || matches!(&node.kind, NodeKind::Route(route) if is_rule(route))
 }
 
 /// Returns the full id of a step that is given by its full id or by the part after the colon.
 fn whole_id(plan: &PlanGraph, id: &Str) -> Result<Str, NoEntry> {
     let steps = || plan.node_weights().filter(|node| is_step(&node.kind)).map(|node| &node.id);
-    if steps().any(|step| step == id) {
+    if steps().any(|step| step == id) || plan.node_weights().any(|node| has_id(node, id)) {
         return Ok(id.clone());
     }
     let found: Vec<&Str> =
@@ -154,7 +160,7 @@ fn whole_id(plan: &PlanGraph, id: &Str) -> Result<Str, NoEntry> {
 }
 
 fn step(plan: &PlanGraph, id: &Str) -> Result<NodeIndex, NoEntry> {
-    let mut found = plan.node_indices().filter(|node| plan[*node].id == *id && is_step(&plan[*node].kind));
+    let mut found = plan.node_indices().filter(|node| has_id(&plan[*node], id) && is_step(&plan[*node].kind));
     match (found.next(), found.next()) {
         (Some(only), None) => Ok(only),
         (Some(_), Some(_)) => Err(NoEntry::Ambiguous(id.clone())),

@@ -103,8 +103,44 @@ pub enum StageKind {
         /// Number of threads, at least 1.
         workers: u32,
     },
+    /// Gives rows to the successors whose rules they fulfil.
+    Route(RouteSpec),
     /// Writes a destination.
     Write(WriteSpec),
+}
+
+/// The rules of a route.
+#[derive(Clone)]
+pub struct RouteSpec {
+    /// One rule per successor.
+    pub rules: Vec<StageRule>,
+    /// What becomes of a row that fulfils no rule.
+    pub unmatched: Unmatched,
+}
+
+/// The rows that a successor of a route receives.
+#[derive(Clone)]
+pub struct StageRule {
+    /// The successor.
+    pub to: StageId,
+    /// Id of the condition in faults.
+    pub node: Str,
+    /// The condition.
+    pub condition: Option<Arc<CompiledCondition>>,
+    /// True for the rows that fulfil no condition. A rule with neither is fulfilled by every row.
+    pub otherwise: bool,
+}
+
+/// What becomes of a record that fulfils the condition of no destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unmatched {
+    /// It is dropped, acknowledged and counted.
+    #[default]
+    Drop,
+    /// It fails, and its dead letter is stored.
+    DeadLetter,
+    /// The pipeline fails.
+    Fail,
 }
 
 /// An operator of a stage and the condition for its rows.

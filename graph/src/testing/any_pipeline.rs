@@ -12,6 +12,9 @@ const CONDITIONS: [&str; 6] = [
     " if {{ false }}",
 ];
 
+/// What becomes of records for no destination; there is always a `d0`.
+const UNMATCHED: [&str; 5] = ["", "unmatched drop\n", "unmatched dead-letter\n", "unmatched fail\n", "unmatched d0\n"];
+
 /// Generates a processor.
 fn processor() -> impl Strategy<Value = String> {
     let step = prop_oneof![
@@ -30,12 +33,18 @@ fn processor() -> impl Strategy<Value = String> {
 /// Generates the text of a pipeline. The sources are `s0`, `s1`, …; the destinations are `d0`, `d1`, ….
 pub(crate) fn any_pipeline() -> impl Strategy<Value = String> {
     let connectors = |most| prop::collection::vec(prop::collection::vec(processor(), 0..3), 1..=most);
-    (connectors(2), prop::collection::vec(processor(), 0..8), connectors(3)).prop_map(
-        |(sources, shared, destinations)| {
+    let routes = (0..3usize, prop::collection::vec(0..CONDITIONS.len(), 3), 0..UNMATCHED.len());
+    (connectors(2), prop::collection::vec(processor(), 0..8), connectors(3), routes).prop_map(
+        |(sources, shared, destinations, (routed, conditions, unmatched))| {
             let mut text = String::new();
+            if routed == 0 {
+                text.push_str(UNMATCHED[unmatched]);
+            }
             for (role, plugin, connectors) in [("source", "gen", sources), ("destination", "out", destinations)] {
                 for (i, processors) in connectors.iter().enumerate() {
-                    text.push_str(&format!("{role} {}{i} {plugin}\n", &role[..1]));
+                    let is_routed = routed == 0 && role == "destination";
+                    let condition = if is_routed { CONDITIONS[conditions[i]] } else { "" };
+                    text.push_str(&format!("{role} {}{i} {plugin}{condition}\n", &role[..1]));
                     processors.iter().enumerate().for_each(|(i, p)| text.push_str(&format!("  p{i} {p}\n")));
                 }
             }

@@ -5,6 +5,7 @@
 //!   clean set key=a value=1
 //! tag set key=b value=2 workers=2 if {{ eq (index .Metadata "a") "1" }}
 //! destination out out
+//! unmatched drop
 //! dead-letters out
 //! ```
 //!
@@ -70,6 +71,7 @@ impl<'a> Words<'a> {
 pub fn pipeline(text: &str) -> PipelineConfig {
     let mut connectors: Vec<ConnectorConfig> = Vec::new();
     let mut processors = Vec::new();
+    let mut unmatched = None;
     let mut dead_letters = (Spanned::new(Str::from("out"), Span::default()), Settings::default());
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let mut words = Words { text, line };
@@ -80,6 +82,11 @@ pub fn pipeline(text: &str) -> PipelineConfig {
             "dead-letters" => {
                 let plugin = words.next().unwrap();
                 dead_letters = (words.spanned(plugin), words.settings(plugin).0);
+                continue;
+            }
+            "unmatched" => {
+                let word = words.next().unwrap();
+                unmatched = Some(words.written(word));
                 continue;
             }
             _ => None,
@@ -94,6 +101,7 @@ pub fn pipeline(text: &str) -> PipelineConfig {
                 id,
                 name,
                 plugin,
+                condition,
                 settings,
                 processors: Vec::new(),
                 span,
@@ -114,6 +122,7 @@ pub fn pipeline(text: &str) -> PipelineConfig {
         status: DesiredStatus::Running,
         connectors,
         processors,
+        unmatched,
         dead_letter_queue: DeadLetterConfig {
             plugin: dead_letters.0,
             settings: dead_letters.1,

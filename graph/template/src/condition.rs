@@ -143,13 +143,31 @@ impl CompiledCondition {
     /// Returns `true` if at least one of the two conditions holds for every record, `false` if this is unknown.
     /// O(comparisons).
     pub fn holds_where_not(&self, other: &CompiledCondition) -> bool {
+        self.combined(other, |ours, theirs| format!("or ({ours}) ({theirs})")) == Some(true)
+    }
+
+    /// Returns `true` if the two conditions hold for no record both, `false` if this is unknown. O(comparisons).
+    pub fn excludes(&self, other: &CompiledCondition) -> bool {
+        self.combined(other, |ours, theirs| format!("and ({ours}) ({theirs})")) == Some(false)
+    }
+
+    /// Returns `true` if the other condition holds for every record for which this one holds, `false` if this is
+    /// unknown. O(comparisons).
+    pub fn implies(&self, other: &CompiledCondition) -> bool {
+        self.combined(other, |ours, theirs| format!("and ({ours}) (not ({theirs}))")) == Some(false)
+    }
+
+    /// Returns the result of two conditions combined if it is the same for all records. Neither alone has one.
+    fn combined(&self, other: &CompiledCondition, combine: impl Fn(String, String) -> String) -> Option<bool> {
         let inner = |condition: &CompiledCondition| {
             let inner = condition.source().trim().strip_prefix("{{")?.strip_suffix("}}")?.trim_matches(['-', ' ']);
             (condition.predicate.is_some() && !inner.contains("{{")).then(|| inner.to_owned())
         };
-        let (Some(ours), Some(theirs)) = (inner(self), inner(other)) else { return false };
-        let both = CompiledCondition::compile(&format!("{{{{ or ({ours}) ({theirs}) }}}}"));
-        both.is_ok_and(|both| self.settled().is_none() && other.settled().is_none() && both.settled() == Some(true))
+        if self.settled().is_some() || other.settled().is_some() {
+            return None;
+        }
+        let text = combine(inner(self)?, inner(other)?);
+        CompiledCondition::compile(&format!("{{{{ {text} }}}}")).ok()?.settled()
     }
 
     /// Returns the failure, if the condition fails on every record and a cheap evaluation shows that.

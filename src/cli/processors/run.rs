@@ -179,6 +179,7 @@ fn configuration(arguments: &Arguments, files: &mut Files) -> Result<PipelineCon
         role: Spanned::new(role, here),
         plugin: named(name),
         name: named(name),
+        condition: None,
         settings: Settings::default(),
         processors: Vec::new(),
         span: here,
@@ -190,6 +191,7 @@ fn configuration(arguments: &Arguments, files: &mut Files) -> Result<PipelineCon
         status: DesiredStatus::Running,
         connectors: vec![connector(INPUT, Role::Source), connector(OUTPUT, Role::Destination)],
         processors: vec![processor],
+        unmatched: None,
         dead_letter_queue: DeadLetterConfig {
             plugin: named(ERRORS),
             settings: Settings::default(),

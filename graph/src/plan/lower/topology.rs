@@ -15,6 +15,7 @@ type OpenEnd = (NodeIndex, Port);
 pub(super) fn connect(
     connectors: Vec<LoweredConnector>,
     processors: Vec<LoweredProcessor>,
+    route: Option<Node>,
     dead_letter: Option<Node>,
 ) -> PlanGraph {
     let mut graph = PlanGraph::new();
@@ -33,7 +34,11 @@ pub(super) fn connect(
         }
     };
     end = chain(&mut graph, end, processors);
-    if destinations.len() > 1 {
+    if let Some(route) = route {
+        let route = graph.add_node(route);
+        link(&mut graph, end, route);
+        end = Some((route, Port::Out));
+    } else if destinations.len() > 1 {
         let kind = NodeKind::FanOut { copies: destinations.len() };
         let fan_out = graph.add_node(junction("fan-out".into(), kind));
         link(&mut graph, end, fan_out);

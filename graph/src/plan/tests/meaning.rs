@@ -11,9 +11,9 @@ use petgraph::algo::{has_path_connecting, is_cyclic_directed};
 use petgraph::stable_graph::NodeIndex;
 use proptest::prelude::*;
 
-use crate::plan::graph::{NodeKind, PlanGraph, Port, successors};
+use crate::plan::graph::{NodeKind, PlanGraph, Port, RouteRule, successors};
 use crate::plan::replay::{NoEntry, ReplayEntry, replay};
-use crate::plan::stage::{StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec};
+use crate::plan::stage::{StageId, StageKind, StagePlan, StageRule, StageSpec, StepCondition, StepSpec, Unmatched};
 use crate::plan::{CompileOptions, compile};
 use crate::testing::any_pipeline::any_pipeline;
 use crate::testing::notation::pipeline;
@@ -33,10 +33,26 @@ fn through_graph(plan: &PlanGraph, at: NodeIndex, mut record: Record, arrived: &
     let node = &plan[at];
     let mut rows = Vec::new();
     let mut taken = None;
+    let mut ways: Option<Vec<bool>> = None;
     match &node.kind {
         NodeKind::Destination(_) => return arrived.entry(node.id.to_string()).or_default().push(record),
         NodeKind::Branch(guard) => {
             taken = Some(guard.condition.evaluate(&record).unwrap());
+            rows.push(record);
+        }
+        NodeKind::Route(route) => {
+            let holds = |rule: &RouteRule| match &rule.guard {
+                Some(guard) => guard.condition.evaluate(&record).unwrap(),
+                None => !rule.otherwise,
+            };
+            let matched: Vec<bool> = route.rules.iter().map(holds).collect();
+            let none = !matched.contains(&true);
+            let takes = |(rule, matched): (&RouteRule, bool)| matched || (none && rule.otherwise);
+            let takes: Vec<bool> = route.rules.iter().zip(matched).map(takes).collect();
+            if !takes.contains(&true) && route.unmatched != Unmatched::Drop {
+                return arrived.entry("failed".to_owned()).or_default().push(record);
+            }
+            ways = Some(takes);
             rows.push(record);
         }
         NodeKind::Operator(step) | NodeKind::Split(step) => {
@@ -54,7 +70,10 @@ fn through_graph(plan: &PlanGraph, at: NodeIndex, mut record: Record, arrived: &
         NodeKind::Source(_) | NodeKind::FanOut { .. } | NodeKind::Merge | NodeKind::DeadLetter(_) => rows.push(record),
     }
     for row in rows {
-        for (port, next) in successors(plan, at) {
+        for (way, (port, next)) in successors(plan, at).into_iter().enumerate() {
+            if ways.as_ref().is_some_and(|ways| !ways[way]) {
+                continue;
+            }
             let follows = match port {
                 Port::Taken => taken == Some(true),
                 Port::Skipped => taken == Some(false),
@@ -112,6 +131,28 @@ fn through_stages(plan: &StagePlan, at: StageId, strip: Vec<Record>, arrived: &m
             through_steps(steps, strip, arrived)
         }
         StageKind::Async { .. } => unreachable!("no waiting steps here"),
+        StageKind::Route(route) => {
+            let selected = |rule: &StageRule| -> Vec<bool> {
+                let mut mask = Mask::none(strip.len());
+                match &rule.condition {
+                    Some(condition) => condition.instantiate().select(&strip, &mut mask, &mut Vec::new()),
+                    None => (0..strip.len()).filter(|_| !rule.otherwise).for_each(|row| mask.set(row)),
+                }
+                (0..strip.len()).map(|row| mask.get(row)).collect()
+            };
+            let masks: Vec<Vec<bool>> = route.rules.iter().map(selected).collect();
+            let none = |row: usize| !masks.iter().any(|mask| mask[row]);
+            if route.unmatched != Unmatched::Drop && !route.rules.iter().any(|rule| rule.otherwise) {
+                let failed = strip.iter().enumerate().filter(|(row, _)| none(*row)).map(|(_, record)| record.clone());
+                arrived.entry("failed".to_owned()).or_default().extend(failed);
+            }
+            for (rule, mask) in route.rules.iter().zip(&masks) {
+                let takes = |row: usize| mask[row] || (rule.otherwise && none(row));
+                let rows = strip.iter().enumerate().filter(|(row, _)| takes(*row)).map(|(_, record)| record.clone());
+                through_stages(plan, rule.to, rows.collect(), arrived);
+            }
+            return;
+        }
         StageKind::Write(write) => return arrived.entry(write.connector.to_string()).or_default().extend(strip),
     };
     for wire in plan.wires.iter().filter(|wire| wire.from == at) {
@@ -207,7 +248,7 @@ proptest! {
             let id = &plan[node].id;
             let entry = match &plan[node].kind {
                 NodeKind::Source(_) => ReplayEntry::Start,
-                NodeKind::Operator(_) | NodeKind::Split(_) | NodeKind::Destination(_) => ReplayEntry::Step(id.clone()),
+                NodeKind::Operator(_) | NodeKind::Split(_) | NodeKind::Route(_) | NodeKind::Destination(_) => ReplayEntry::Step(id.clone()),
                 _ => continue,
             };
             let connector = if entry == ReplayEntry::Start { id.clone() } else { "s0".into() };
