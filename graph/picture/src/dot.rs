@@ -49,7 +49,7 @@ pub(super) fn print(picture: &Picture<'_>) -> String {
 fn node(out: &mut String, indent: &str, shape: &PictureNode<'_>) {
     let form = match shape.kind {
         "source" | "destination" | super::DEAD_LETTER => ", shape=cylinder, style=\"\"",
-        "branch" => ", shape=diamond, style=\"\"",
+        "branch" | "route" => ", shape=diamond, style=\"\"",
         "merge" | "fan-out" => ", shape=circle, style=\"\"",
         "split" => ", shape=trapezium, style=\"\"",
         _ => "",

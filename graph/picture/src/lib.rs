@@ -42,8 +42,8 @@ use serde::Serialize;
 
 use anabranch_config::limits::MemoryLimits;
 use anabranch_graph::plan::fuse::{CutReason, StageBoundary};
-use anabranch_graph::plan::graph::{Guard, Node, NodeKind, PlanGraph, Port};
-use anabranch_graph::plan::stage::{DeadLetterSpec, ReadSpec, StageKind, StageSpec, WriteSpec};
+use anabranch_graph::plan::graph::{Guard, Node, NodeKind, PlanGraph, Port, RouteNode, RouteRule};
+use anabranch_graph::plan::stage::{DeadLetterSpec, ReadSpec, StageKind, StageSpec, Unmatched, WriteSpec};
 use anabranch_graph::plan::{Compiled, Measured, flow};
 use anabranch_plugin::flow::RecordShape;
 use anabranch_plugin::secret::mask;
@@ -401,6 +401,10 @@ impl<'a> PictureNode<'a> {
                 shape.kind = "fan-out";
                 shape.notes.push(format!("a copy to each of {copies} destinations"));
             }
+            NodeKind::Route(route) => {
+                shape.kind = "route";
+                shape.notes = routing(route);
+            }
             NodeKind::Merge => {
                 shape.kind = "merge";
                 shape.notes.push("strips as they arrive".to_owned());
@@ -415,6 +419,28 @@ impl<'a> PictureNode<'a> {
         }
         shape
     }
+}
+
+/// Returns one line per destination with the records that it receives, and what becomes of the others.
+fn routing(route: &RouteNode) -> Vec<String> {
+    let rule = |rule: &RouteRule| {
+        let what = match (&rule.guard, rule.otherwise) {
+            (Some(guard), false) => format!("if {}", one_line(guard.written.written(), 60, "…")),
+            (Some(guard), true) => format!("if {}, or no condition holds", one_line(guard.written.written(), 60, "…")),
+            (None, true) => "if no condition holds".to_owned(),
+            (None, false) => "every record".to_owned(),
+        };
+        format!("{}: {what}", rule.destination)
+    };
+    let mut lines: Vec<String> = route.rules.iter().map(rule).collect();
+    if !route.rules.iter().any(|rule| rule.otherwise || rule.takes_all()) {
+        lines.push(match route.unmatched {
+            Unmatched::Drop => "other records are dropped".to_owned(),
+            Unmatched::DeadLetter => "other records become dead letters".to_owned(),
+            Unmatched::Fail => "another record stops the pipeline".to_owned(),
+        });
+    }
+    lines
 }
 
 fn reading(read: &ReadSpec) -> Option<String> {
@@ -455,6 +481,7 @@ impl<'a> Cluster<'a> {
             StageKind::Parallel { workers, .. } => ("parallel", Some(*workers), None),
             StageKind::Async { in_flight, .. } => ("async", None, Some(*in_flight)),
             StageKind::Isolate { workers, .. } => ("isolate", Some(*workers), None),
+            StageKind::Route(_) => ("route", None, None),
             StageKind::Write(_) => ("write", None, None),
         };
         Cluster { id, name: &stage.name, kind, workers, strips_in_flight, nodes }

@@ -208,7 +208,7 @@ impl Page {
 
     fn node(&mut self, node: &PictureNode<'_>, lead: &str, rest: &str, goes_on: bool) {
         let mark = match node.kind {
-            "branch" => self.pick("◇ ", "? "),
+            "branch" | "route" => self.pick("◇ ", "? "),
             "merge" | "fan-out" => self.pick("○ ", "o "),
             _ => self.pick("● ", "* "),
         };

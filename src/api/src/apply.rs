@@ -61,6 +61,9 @@ struct PipelineDocument {
     connectors: Vec<ConnectorDocument>,
     #[serde(default)]
     processors: Vec<ProcessorDocument>,
+    /// What becomes of records that fulfil the condition of no destination.
+    #[serde(default)]
+    unmatched: String,
     #[serde(default)]
     dlq: Option<DeadLetterDocument>,
 }
@@ -76,6 +79,9 @@ struct ConnectorDocument {
     plugin: String,
     #[serde(default)]
     name: String,
+    /// Condition on the records that a destination receives.
+    #[serde(default)]
+    condition: String,
     #[serde(default)]
     settings: BTreeMap<String, String>,
     #[serde(default)]
@@ -124,6 +130,7 @@ impl PipelineDocument {
         put("status", &self.status);
         put("name", &self.name);
         put("description", &self.description);
+        put("unmatched", &self.unmatched);
         let connectors = self.connectors.iter().map(|it| {
             let mut connector = json!({
                 "id": it.id, "type": it.role, "plugin": it.plugin, "settings": it.settings,
@@ -131,6 +138,9 @@ impl PipelineDocument {
             });
             if !it.name.is_empty() {
                 connector["name"] = it.name.as_str().into();
+            }
+            if !it.condition.is_empty() {
+                connector["condition"] = it.condition.as_str().into();
             }
             connector
         });

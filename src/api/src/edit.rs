@@ -51,7 +51,7 @@ struct NewPipeline {
     config: PipelineConfig,
 }
 
-/// The new name and description.
+/// The new name, description and routing.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ChangedPipeline {
@@ -106,11 +106,15 @@ async fn create_pipeline(State(view): Shared, Body(NewPipeline { id, config }): 
         return Err(ApiError::malformed("a pipeline needs a name").at("/name"));
     }
     let id: Str = id.unwrap_or_else(new_id).into();
-    view.control.create(StoredPipeline::new(id.clone(), config.name.into(), config.description.into())).await?;
+    let pipeline = StoredPipeline {
+        unmatched: config.unmatched.filter(|unmatched| !unmatched.is_empty()).map(Str::from),
+        ..StoredPipeline::new(id.clone(), config.name.into(), config.description.into())
+    };
+    view.control.create(pipeline).await?;
     Ok(Json(shown_pipeline(&view, &one(&view, &id).await?)))
 }
 
-/// Change the name and the description of a pipeline
+/// Change the name, the description and the routing of a pipeline
 #[utoipa::path(
     put, path = "/v1/pipelines/{id}", tag = "pipelines", request_body = ChangedPipeline,
     params(("id" = String, Path, description = "Id of the pipeline")),
@@ -129,6 +133,9 @@ async fn update_pipeline(
     let change = move |pipeline: &mut StoredPipeline| {
         pipeline.name = config.name.into();
         pipeline.description = config.description.into();
+        if let Some(unmatched) = config.unmatched {
+            pipeline.unmatched = (!unmatched.is_empty()).then(|| unmatched.into());
+        }
         Ok(())
     };
     view.control.change(&id, change).await?;

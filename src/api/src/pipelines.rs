@@ -250,7 +250,11 @@ pub(super) fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Pipeline
             word: status.word(),
         },
         status: now,
-        config: PipelineConfig { name: pipeline.name.to_string(), description: pipeline.description.to_string() },
+        config: PipelineConfig {
+            name: pipeline.name.to_string(),
+            description: pipeline.description.to_string(),
+            unmatched: pipeline.unmatched.as_deref().map(str::to_owned),
+        },
         connector_ids: pipeline.connectors.iter().map(|connector| connector_id(pipeline, connector)).collect(),
         processor_ids: of_pipeline(pipeline).filter(|it| !it.of_connector).map(|it| it.id()).collect(),
         detached: pipeline.detached,
@@ -292,6 +296,7 @@ fn shown_connector(
         processor_ids: connector.processors.iter().map(|it| format!("{id}:{}", it.id)).collect(),
         config: ConnectorConfig {
             name: connector.name.to_string(),
+            condition: connector.condition.as_deref().map(str::to_owned),
             settings: settings(specification, &connector.settings),
         },
         id,

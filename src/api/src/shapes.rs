@@ -79,7 +79,7 @@ pub(super) enum StoppedReason {
     StoppedReasonSystem,
 }
 
-/// Name and description of a pipeline.
+/// Name, description and routing of a pipeline.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PipelineConfig {
@@ -87,6 +87,10 @@ pub(super) struct PipelineConfig {
     pub(super) name: String,
     #[serde(default)]
     pub(super) description: String,
+    /// What becomes of records that fulfil the condition of no destination: `drop` (default), `dead-letter`, `fail`, or
+    /// the id of a destination. In a request, absent means that it stays, and an empty text removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) unmatched: Option<String>,
 }
 
 /// The dead-letter queue of a pipeline.
@@ -158,6 +162,10 @@ pub(super) enum ConnectorType {
 pub(super) struct ConnectorConfig {
     #[serde(default)]
     pub(super) name: String,
+    /// Condition on the records that the destination receives. In a request, absent means that it stays, and an empty
+    /// text removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) condition: Option<String>,
     #[serde(default)]
     pub(super) settings: BTreeMap<String, String>,
 }

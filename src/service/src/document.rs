@@ -72,7 +72,7 @@ impl Read {
 /// Returns the text of a pipeline file. It is JSON, which is valid YAML.
 pub fn text_of(pipeline: &StoredPipeline) -> String {
     let queue = &pipeline.dead_letter;
-    let pipeline = json!({
+    let mut shown = json!({
         "id": literal(&pipeline.id),
         "name": literal(&pipeline.name),
         "description": literal(&pipeline.description),
@@ -86,18 +86,25 @@ pub fn text_of(pipeline: &StoredPipeline) -> String {
         "connectors": pipeline.connectors.iter().map(connector).collect::<Vec<_>>(),
         "processors": pipeline.processors.iter().map(processor).collect::<Vec<_>>(),
     });
-    json!({ "version": "2.2", "pipelines": [pipeline] }).to_string()
+    if let (Some(unmatched), Some(fields)) = (&pipeline.unmatched, shown.as_object_mut()) {
+        fields.insert("unmatched".to_owned(), unmatched.as_str().into());
+    }
+    json!({ "version": "2.2", "pipelines": [shown] }).to_string()
 }
 
 fn connector(connector: &StoredConnector) -> Value {
-    json!({
+    let mut shown = json!({
         "id": literal(&connector.id),
         "type": &*connector.role,
         "plugin": literal(&connector.plugin),
         "name": literal(&connector.name),
         "settings": settings(&connector.settings),
         "processors": connector.processors.iter().map(processor).collect::<Vec<_>>(),
-    })
+    });
+    if let (Some(condition), Some(fields)) = (&connector.condition, shown.as_object_mut()) {
+        fields.insert("condition".to_owned(), condition.as_str().into());
+    }
+    shown
 }
 
 fn processor(processor: &StoredProcessor) -> Value {

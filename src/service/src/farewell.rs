@@ -96,11 +96,13 @@ impl Control {
             role: "destination".into(),
             plugin: PLACEHOLDER.into(),
             name: PLACEHOLDER.into(),
+            condition: None,
             settings: Vec::new(),
             processors: Vec::new(),
         };
         let processors: Vec<StoredProcessor> = Vec::new();
-        let alone = StoredPipeline { connectors: vec![source, destination], processors, ..pipeline.clone() };
+        let connectors = vec![source, destination];
+        let alone = StoredPipeline { connectors, processors, unmatched: None, ..pipeline.clone() };
         let read = Read::stored(self.shared(), &alone).await.map_err(|error| error.to_string())?;
         let why = read.errors().next().map(|finding| finding.message.clone()).unwrap_or_default();
         let compiled = read.into_pipeline().ok_or(why)?;

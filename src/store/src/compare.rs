@@ -202,6 +202,7 @@ fn compare(old: &StoredPipeline, new: &StoredPipeline) -> (Vec<StoredConnector>,
     fields.extend((old.autostart != new.autostart).then_some("status"));
     fields.extend((old.dead_letter != new.dead_letter).then_some("dead-letter-queue"));
     let ids = |p: &StoredPipeline| p.connectors.iter().map(|c| c.id.clone()).collect::<Vec<_>>();
+    fields.extend((old.unmatched != new.unmatched).then_some("unmatched"));
     fields.extend(reordered(&ids(old), &ids(new)).then_some("order of connectors"));
     fields.extend(processors_reordered(&old.processors, &new.processors).then_some("order of processors"));
     if !fields.is_empty() {
@@ -237,6 +238,7 @@ fn compare_connector(was: &StoredConnector, is: &StoredConnector, differences: &
     let mut fields = Vec::new();
     fields.extend((was.plugin != is.plugin).then_some("plugin"));
     fields.extend((was.name != is.name).then_some("name"));
+    fields.extend((was.condition != is.condition).then_some("condition"));
     fields.extend((was.settings != is.settings).then_some("settings"));
     fields.extend(processors_reordered(&was.processors, &is.processors).then_some("order of processors"));
     if !fields.is_empty() {

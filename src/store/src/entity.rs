@@ -123,6 +123,9 @@ pub struct StoredPipeline {
     pub connectors: Vec<StoredConnector>,
     /// Processors of the pipeline, in order.
     pub processors: Vec<StoredProcessor>,
+    /// What becomes of records that fulfil the condition of no destination, if the file says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmatched: Option<Str>,
     /// Connectors that are missing in its file; their positions are kept.
     #[serde(default)]
     pub detached_connectors: Vec<StoredConnector>,
@@ -166,6 +169,9 @@ pub struct StoredConnector {
     pub plugin: Str,
     /// Its name.
     pub name: Str,
+    /// The condition on the records that the destination receives, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<Str>,
     /// Its settings.
     pub settings: Vec<StoredSetting>,
     /// Its own processors, in order.
@@ -249,6 +255,7 @@ impl StoredPipeline {
             },
             connectors: Vec::new(),
             processors: Vec::new(),
+            unmatched: None,
             detached_connectors: Vec::new(),
             detached: false,
             status: Status::Invalid,
@@ -275,6 +282,7 @@ impl From<&PipelineConfig> for StoredPipeline {
             },
             connectors: config.connectors.iter().map(connector).collect(),
             processors: config.processors.iter().map(processor).collect(),
+            unmatched: config.unmatched.as_ref().map(|unmatched| unmatched.written().clone()),
             detached_connectors: Vec::new(),
             detached: false,
             status: Status::Stopped { reason: StopReason::User },
@@ -294,6 +302,7 @@ fn connector(config: &ConnectorConfig) -> StoredConnector {
         }),
         plugin: config.plugin.value.clone(),
         name: config.name.value.clone(),
+        condition: config.condition.as_ref().map(|condition| condition.written().clone()),
         settings: settings(&config.settings),
         processors: config.processors.iter().map(processor).collect(),
     }

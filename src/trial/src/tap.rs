@@ -33,6 +33,7 @@ pub fn tapped(plan: &StagePlan, records: usize, trace: &Arc<Trace>) -> StagePlan
                 steps.iter_mut().enumerate().for_each(|(at, step)| tap(step, id(at), trace));
             }
             StageKind::Async { step, .. } => tap(step, id(0), trace),
+            StageKind::Route(_) => {}
             StageKind::Write(write) => {
                 let destination = Some(write.destination.clone());
                 write.destination = Arc::new(TracedDestination {

@@ -397,7 +397,7 @@ impl<'a> NamedNodes<'a> {
                 steps.as_slice()
             }
             StageKind::Async { step, .. } => std::slice::from_ref(step),
-            StageKind::Read(_) | StageKind::Write(_) => &[],
+            StageKind::Read(_) | StageKind::Route(_) | StageKind::Write(_) => &[],
         });
         NamedNodes {
             sources: connectors(Role::Source),

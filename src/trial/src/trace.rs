@@ -202,7 +202,7 @@ pub fn steps(plan: &StagePlan) -> Vec<StepInfo> {
                 steps.push(StepInfo { id: id(0), node, plugin, conditional: false });
                 continue;
             }
-            StageKind::Read(_) => continue,
+            StageKind::Read(_) | StageKind::Route(_) => continue,
         };
         steps.extend(of.iter().enumerate().map(|(at, step)| StepInfo {
             id: id(at),

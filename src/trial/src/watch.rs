@@ -22,7 +22,7 @@ pub fn watched(plan: &StagePlan, observer: &Arc<Observer>) -> StagePlan {
     for (index, stage) in plan.stages.iter_mut().enumerate() {
         let observed = |step| StepObserver { observer: observer.clone(), stage: StageId(index), step };
         match &mut stage.kind {
-            StageKind::Read(_) => {}
+            StageKind::Read(_) | StageKind::Route(_) => {}
             StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
                 steps.iter_mut().enumerate().for_each(|(at, step)| watch(step, observed(at)));
             }

@@ -1,5 +1,6 @@
 //! What runs is where the picture of the fused pass shows it.
 
+use anabranch_graph::plan::graph::RouteNode;
 use anabranch_graph::plan::stage::StageKind;
 use anabranch_graph::plan::{CompileOptions, Compiled, compile};
 use anabranch_graph::testing::notation::pipeline;
@@ -22,6 +23,14 @@ destination s3 out path=p
 destination log once
 "#;
 
+const ROUTED: &str = r#"
+unmatched log
+source a gen
+destination s3 out path=p if {{ eq .Metadata.a "1" }}
+  enc set key=d
+destination log once
+"#;
+
 const STRAIGHT: &str = r"
 source a gen
 destination log once
@@ -36,12 +45,13 @@ fn running(compiled: &Compiled, stage: usize, step: usize) -> &str {
         StageKind::Chain(steps) | StageKind::Parallel { steps, .. } | StageKind::Isolate { steps, .. } => {
             &steps[step].node
         }
+        StageKind::Route(_) => RouteNode::NODE,
     }
 }
 
 #[test]
 fn places_are_those_of_the_picture() {
-    for text in [BRANCHED, STRAIGHT] {
+    for text in [BRANCHED, ROUTED, STRAIGHT] {
         let options = CompileOptions { split: true, ..CompileOptions::default() };
         let compiled = compile(&pipeline(text), &registry(), &options).unwrap();
         let picture: Value =

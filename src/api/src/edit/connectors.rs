@@ -127,6 +127,9 @@ async fn update_connector(
         if !config.name.is_empty() {
             connector.name = config.name.into();
         }
+        if let Some(condition) = config.condition {
+            connector.condition = (!condition.is_empty()).then(|| condition.into());
+        }
         connector.settings = merged(&connector.settings, config.settings);
         Ok(())
     };
@@ -169,6 +172,7 @@ fn made(id: Str, role: ConnectorType, plugin: String, config: ConnectorConfig) -
             ConnectorType::TypeDestination => "destination",
         }),
         plugin: plugin.into(),
+        condition: config.condition.filter(|condition| !condition.is_empty()).map(Str::from),
         settings: merged(&[], config.settings),
         processors: Vec::new(),
     }

@@ -33,6 +33,7 @@ impl Fixture {
             },
             connectors: vec![],
             processors: vec![],
+            unmatched: None,
             detached_connectors: vec![],
             detached: false,
             status: Status::Stopped { reason: StopReason::System },

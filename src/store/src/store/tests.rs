@@ -88,6 +88,7 @@ fn connector(id: &str, role: &'static str) -> StoredConnector {
         role: Str::from_static(role),
         plugin: "file".into(),
         name: id.into(),
+        condition: None,
         settings: vec![setting("path", "a")],
         processors: vec![processor("p")],
     }
@@ -107,6 +108,7 @@ fn pipeline() -> StoredPipeline {
         },
         connectors: vec![connector("in", "source"), connector("out", "destination")],
         processors: vec![processor("a"), processor("b")],
+        unmatched: None,
         detached_connectors: vec![],
         detached: false,
         status: Status::Stopped { reason: StopReason::User },

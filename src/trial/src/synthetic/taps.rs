@@ -121,6 +121,7 @@ pub(super) fn tapped(
                 left_out.extend(behind(plan, stage_id));
                 instrument(step, tap(0));
             }
+            StageKind::Route(_) => {}
             StageKind::Write(write) => {
                 write.destination =
                     Arc::new(RecordingDestination { destination: write.destination.clone(), tap: tap(0) });

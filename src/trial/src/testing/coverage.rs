@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use anabranch_graph::plan::graph::NodeKind;
+use anabranch_graph::plan::graph::{NodeKind, RouteNode, successors};
 use anabranch_graph::plan::{Compiled, Measured};
 use anabranch_picture::{Format, Pass, TextStyle};
+use petgraph::stable_graph::NodeIndex;
 use serde::Serialize;
 
 /// The counters of all tests of one pipeline.
@@ -87,6 +88,10 @@ impl Coverage {
                         (&operator.plugin, operator.guard.as_ref())
                     }
                     NodeKind::Destination(write) => (&write.plugin, None),
+                    NodeKind::Route(route) => {
+                        items.extend(self.routed(route, *member, count.rows_in.saturating_sub(count.failed)));
+                        continue;
+                    }
                     NodeKind::Branch(_) | NodeKind::FanOut { .. } | NodeKind::Merge | NodeKind::DeadLetter(_) => {
                         continue;
                     }
@@ -108,6 +113,32 @@ impl Coverage {
             }
         }
         items
+    }
+
+    /// Returns the outcomes of the conditions of destinations, of `judged` records.
+    fn routed(&self, route: &RouteNode, node: NodeIndex, judged: u64) -> Vec<Item> {
+        let mut items = Vec::new();
+        for (rule, (_, next)) in route.rules.iter().zip(successors(&self.compiled.rewritten, node)) {
+            let Some(guard) = &rule.guard else { continue };
+            let taken = self.entered(next);
+            for (branch, records) in [(Branch::Taken, taken), (Branch::Skipped, judged.saturating_sub(taken))] {
+                items.push(Item {
+                    node: rule.destination.to_string(),
+                    plugin: "route".to_owned(),
+                    branch: Some(branch),
+                    condition: Some(guard.written.written().to_string()),
+                    records,
+                });
+            }
+        }
+        items
+    }
+
+    /// Returns the number of records that entered a node.
+    fn entered(&self, node: NodeIndex) -> u64 {
+        let of_stages = self.measured.stages.iter().zip(&self.compiled.members);
+        let counts = of_stages.flat_map(|(counts, members)| counts.iter().zip(members));
+        counts.filter(|(_, member)| **member == node).map(|(count, _)| count.rows_in).sum()
     }
 
     /// Returns the covered share in percent; 100 if there is nothing to cover.

@@ -292,6 +292,7 @@ fn scripted(input: &TestInput, script: &Arc<Script>) -> StagePlan {
                 steps.iter_mut().for_each(wrap);
             }
             StageKind::Async { step, .. } => wrap(step),
+            StageKind::Route(_) => {}
             StageKind::Write(write) => {
                 write.destination = script.destination(&write.connector, write.destination.policy());
             }
