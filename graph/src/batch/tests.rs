@@ -148,6 +148,32 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Each way has its rows in order, and the credit of every copy comes back.
+    #[test]
+    fn routed_rows_keep_order_and_credit(bits in proptest::collection::vec(1u8..16, 2..60), cut in 1usize..60) {
+        let alarm = Arc::new(Alarm::default());
+        let mut ledger = Ledger::new(LaneIndex(0), None);
+        let rows = bits.len();
+        let cut = cut.min(rows - 1);
+        let mut batch = batch(&mut ledger, 0, cut, &alarm);
+        batch.merge(super::tests::batch(&mut ledger, cut, rows - cut, &alarm));
+        let mut ways = vec![Mask::none(rows); 4];
+        for (row, bits) in bits.iter().enumerate() {
+            (0..4).filter(|way| bits >> way & 1 == 1).for_each(|way| ways[way].set(row));
+        }
+        let routed = batch.route(&ways, &mut |run| ledger.lend(run)).unwrap();
+        prop_assert_eq!(routed.iter().map(|batch| batch.counted).sum::<usize>(), 100 * rows);
+        for (way, batch) in routed.into_iter().enumerate() {
+            let expected: Vec<usize> = (0..rows).filter(|row| bits[*row] >> way & 1 == 1).collect();
+            prop_assert_eq!(batch.lineage().rows(), batch.rows());
+            prop_assert_eq!(batch.records().iter().map(id).collect::<Vec<_>>(), expected);
+            settle(&mut ledger, batch.into_parts().1);
+        }
+        prop_assert_eq!((ledger.in_flight(), ledger.open_rows(), alarm.lost()), (0, 0, 0));
+    }
+}
+
 /// All rows of what a batch became, in order.
 fn made(parts: Vec<BatchPart>) -> Vec<Batch> {
     let strips = |part| match part {

@@ -16,6 +16,7 @@ mod panic;
 mod partitions;
 mod recovery;
 mod requests;
+mod route;
 mod together;
 mod transaction;
 mod trial;

@@ -8,10 +8,12 @@ use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::Configured;
 use anabranch_plugin::testing::{Downstream, DownstreamDestination, MemoryStore, Upstream, UpstreamSource, host};
 use anabranch_record::text::Str;
+use anabranch_template::condition::CompiledCondition;
 
 use crate::exec::Services;
 use crate::plan::stage::{
-    DeadLetterSpec, ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, Wire, WriteSpec,
+    DeadLetterSpec, ReadSpec, StageId, StageKind, StagePlan, StageRule, StageSpec, StepCondition, StepSpec, Wire,
+    WriteSpec,
 };
 
 /// Returns services with this store and a log that discards everything.
@@ -132,6 +134,18 @@ impl Pipeline {
         change(&mut spec);
         let stage = self.add(connector, StageKind::Write(spec));
         self.wire(from, stage)
+    }
+
+    /// Sets the rules of a route, which was added before its successors: a condition, or none, and whether the successor
+    /// receives the rows that fulfil no condition.
+    pub fn rules(&mut self, route: StageId, rules: &[(StageId, Option<&str>, bool)]) {
+        let rule = |(to, condition, otherwise): &(StageId, Option<&str>, bool)| {
+            let condition = condition.map(|text| Arc::new(CompiledCondition::compile(text).expect("a condition")));
+            StageRule { to: *to, node: format!("{}?", to.0).into(), condition, otherwise: *otherwise }
+        };
+        if let Some(StageKind::Route(spec)) = self.plan.stages.get_mut(route.0).map(|stage| &mut stage.kind) {
+            spec.rules = rules.iter().map(rule).collect();
+        }
     }
 
     /// Returns the plan.
