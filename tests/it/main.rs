@@ -89,6 +89,7 @@ mod rest;
 mod restarted;
 #[cfg(feature = "postgres")]
 mod rotation;
+mod routing;
 mod running;
 mod s3;
 mod schema;

@@ -73,9 +73,12 @@ pub(super) fn label(shape: &PictureNode<'_>) -> Vec<String> {
         Some(terms) if terms.as_before => lines.push("same records as the previous step".to_owned()),
         Some(terms) => {
             let how = if terms.native { "native" } else { "template" };
-            lines.push(format!("if {} ({how})", one_line(terms.text, 60, "…")));
+            lines.push(format!("{} {} ({how})", shape.verb(), one_line(terms.text, 60, "…")));
         }
         None => {}
+    }
+    if shape.kind == "route" {
+        lines.extend(shape.notes.iter().cloned());
     }
     lines.extend(shape.settings.iter().map(|(name, value)| format!("{name}={}", one_line(value, 40, "…"))));
     lines

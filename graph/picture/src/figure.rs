@@ -319,10 +319,14 @@ impl UnplacedNode {
             Some(terms) => {
                 texts.push(FigureText::new(
                     Role::Condition,
-                    format!("if {}", one_line(bare(terms.text), CONDITION, "…")),
+                    format!("{} {}", node.verb(), one_line(bare(terms.text), CONDITION, "…")),
                 ));
             }
             None => {}
+        }
+        if node.kind == "route" {
+            texts
+                .extend(node.notes.iter().map(|note| FigureText::new(Role::Condition, one_line(note, CONDITION, "…"))));
         }
         let mut details = Vec::new();
         if let Some(workers) = node.workers.filter(|workers| *workers > 1 && picture.stages.is_empty()) {

@@ -368,6 +368,11 @@ impl PictureEdge {
 const DEAD_LETTER: &str = "dead-letter queue";
 
 impl<'a> PictureNode<'a> {
+    /// Returns the words before the condition: a filter drops the records for which it holds.
+    fn verb(&self) -> &'static str {
+        if self.plugin == Some("filter") { "drops if" } else { "if" }
+    }
+
     fn of(index: usize, node: &'a Node) -> Self {
         let mut shape = PictureNode {
             index,

@@ -265,7 +265,7 @@ impl Page {
             true => self.ink.condition("for the same records as the previous step"),
             false => {
                 let how = if terms.native { "native" } else { "template" };
-                let text = self.ink.condition(&format!("if {}", one_line(terms.text, CONDITION, dots)));
+                let text = self.ink.condition(&format!("{} {}", node.verb(), one_line(terms.text, CONDITION, dots)));
                 format!("{text} {}", self.ink.dim(&format!("({how})")))
             }
         });
@@ -284,7 +284,7 @@ impl Page {
             let text = if self.style.unicode { text } else { plain(&text) };
             details.push(self.ink.measured(&text));
         }
-        if node.plugin.is_some() {
+        if node.plugin.is_some() || node.kind == "route" {
             details.extend(node.notes.iter().map(|note| self.ink.dim(note)));
         }
         if let Some(shape) = self.shapes[node.index].take() {

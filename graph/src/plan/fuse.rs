@@ -266,7 +266,9 @@ impl Fusion<'_> {
         let is_operator = |index: NodeIndex| self.plan[index].kind.operator().is_some();
         let routes = |index: NodeIndex| matches!(self.plan[index].kind, NodeKind::Route(_));
         match self.cut_before.get(&to) {
-            _ if routes(from) || routes(to) => CutReason::Route,
+            _ if routes(to) => CutReason::Route,
+            _ if routes(from) && !is_operator(to) => CutReason::Destination,
+            _ if routes(from) => CutReason::Route,
             _ if fanned => CutReason::FanOut,
             _ if merged => CutReason::Merge,
             _ if !is_operator(from) => CutReason::Source,

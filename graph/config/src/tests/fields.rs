@@ -246,6 +246,25 @@ pipelines:
 }
 
 #[test]
+fn a_destination_has_a_condition_and_a_source_has_none() {
+    let text = "version: \"2.2\"\npipelines:\n  - id: p\n    unmatched: out\n    connectors:\n      \
+                - {id: in, type: source, plugin: x}\n      \
+                - {id: out, type: destination, plugin: x, condition: '{{ eq .Operation \"create\" }}'}\n";
+    let loaded = load_text(text);
+    let pipeline = &loaded.pipelines[0];
+    assert_eq!(pipeline.unmatched.as_ref().unwrap().value(), "out");
+    assert_eq!(pipeline.connectors[1].condition.as_ref().unwrap().value(), "{{ eq .Operation \"create\" }}");
+    assert!(pipeline.connectors[0].condition.is_none());
+    let wrong = text.replace("type: source, plugin: x", "type: source, plugin: x, condition: 'true'");
+    let said = report(&[&wrong]);
+    assert!(said.contains("error[config.field_misplaced]: connector \"in\": a source has no condition"), "{said}");
+    assert!(said.contains("add `filter` to its `processors`"), "{said}");
+    let blank = text.replace("'{{ eq .Operation \"create\" }}'", "' '");
+    let said = report(&[&blank]);
+    assert!(said.contains("the condition is empty and has no effect: the destination receives every record"), "{said}");
+}
+
+#[test]
 fn a_blank_condition_is_none() {
     for condition in ["", "~", "' '", "\"\\n\""] {
         let text = pipeline(&format!("processors:\n  - {{id: a, plugin: b, condition: {condition}}}"));

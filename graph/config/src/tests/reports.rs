@@ -376,7 +376,7 @@ pipelines:
     11 |         recordCount: 3
        |         ^^^^^^^^^^^
        |
-       = help: write settings of the plugin below `settings`; the fields are: id, type, plugin, name, settings, processors
+       = help: write settings of the plugin below `settings`; the fields are: id, type, plugin, name, condition, settings, processors
 
     error[config.field_misspelt]: a dead-letter queue has no field "window_size"
       --> p.yaml:14:7

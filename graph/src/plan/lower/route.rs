@@ -25,14 +25,16 @@ impl Resolver<'_> {
         let policy = config.unmatched.as_ref().and_then(|written| self.unmatched(config, written));
         let is_destination = |index: &usize| config.connectors[*index].role.value == Role::Destination;
         let mut rules = Vec::new();
-        let mut span = None;
+        let (mut span, mut sound) = (None, true);
         for index in (0..config.connectors.len()).filter(is_destination) {
             let connector = &config.connectors[index];
             let path = format!("/connectors/{index}");
             let guard = match &connector.condition {
                 Some(written) => {
                     span.get_or_insert(written.span());
-                    self.condition(&path, written)
+                    let guard = self.condition(&path, written);
+                    sound &= guard.is_some();
+                    guard
                 }
                 None => None,
             };
@@ -40,13 +42,18 @@ impl Resolver<'_> {
             let path = Str::from(format!("{path}/condition"));
             rules.push(RouteRule { destination: connector.id.value.clone(), guard, otherwise, path });
         }
+        // What was said of it is not said again.
+        let written = config.unmatched.as_ref().filter(|_| policy.is_some());
         let Some(span) = span else {
-            if let Some(written) = &config.unmatched {
+            if let Some(written) = written {
                 self.note(written, "no destination has a condition: every destination receives every record");
             }
             return None;
         };
-        if let (Some(all), Some(written)) = (rules.iter().find(|rule| rule.takes_all()), &config.unmatched) {
+        if !sound {
+            return None;
+        }
+        if let (Some(all), Some(written)) = (rules.iter().find(|rule| rule.takes_all()), written) {
             let what = format!("{:?} has no condition: it receives every record", all.destination);
             self.note(written, &what);
         }

@@ -209,6 +209,76 @@ warning plan.condition_always_false /processors/1/condition at `{{ false }}`
 }
 
 #[test]
+fn conditions_of_destinations() {
+    let text = r#"
+source in gen
+unmatched archiv
+no-ones filter if {{ eq (index .Metadata "a") "1" }}
+destination ones out if {{ eq (index .Metadata "a") "1" }}
+destination always out if {{ true }}
+destination never out if {{ and (eq (index .Metadata "a") "2") (eq (index .Metadata "a") "3") }}
+destination fails out if yes
+destination archive out
+"#;
+    assert_snapshot!(findings(text), @r#"
+error plan.unmatched_unknown /unmatched at `archiv`
+  unmatched: there is no destination "archiv"
+  hint: did you mean "archive"?
+error plan.condition_fails /connectors/4/condition at `yes`
+  the condition fails for every record: the condition printed "yes", which is neither true nor false
+  hint: write a template that returns true or false, for example {{ eq .Operation.String "create" }}
+"#);
+    let sound = text.replace("archiv\n", "archive\n").replace("if yes", "if {{ eq .Operation.String \"create\" }}");
+    assert_snapshot!(findings(&sound), @r#"
+warning plan.condition_always_false /connectors/1/condition at `{{ eq (index .Metadata "a") "1" }}`
+  "ones" receives no record: a filter before it drops all records of its condition
+  hint: a filter drops the records for which its condition holds: invert one of the two with `not`
+warning plan.condition_always_true /connectors/2/condition at `{{ true }}`
+  the condition holds for every record: "always" receives all of them
+  hint: remove it, or correct it
+warning plan.condition_always_false /connectors/3/condition at `{{ and (eq (index .Metadata "a") "2") (eq (index .Metadata "a") "3") }}`
+  the condition holds for no record: "never" receives none
+  hint: correct it, or remove the destination
+"#);
+    let unmatched = |line: &str| {
+        findings(&format!(
+            "source in gen\n{line}\ndestination a out if {{{{ eq (index .Metadata \"a\") \"1\" }}}}\ndestination b out{}\n",
+            if line.contains("all") { "" } else { " if {{ eq (index .Metadata \"a\") \"2\" }}" },
+        ))
+    };
+    for quiet in ["unmatched drop", "unmatched dead-letter", "unmatched fail", "unmatched b"] {
+        assert_eq!(unmatched(quiet), "", "{quiet}");
+    }
+    assert_snapshot!(unmatched(""), @r#"
+warning plan.unmatched_dropped /unmatched at `{{ eq (index .Metadata "a") "1" }}`
+  records that fulfil the condition of no destination are dropped
+  hint: write `unmatched: drop` in the pipeline if this is meant, or `dead-letter`, `fail`, or the id of a destination that receives them
+"#);
+    assert_snapshot!(unmatched("unmatched drop sdk=all"), @r#"
+warning plan.unmatched_unused /unmatched at `drop`
+  unmatched has no effect: "b" has no condition: it receives every record
+  hint: remove it, or add a `condition` to the destination
+"#);
+    assert_snapshot!(unmatched("unmatched in"), @r#"
+error plan.unmatched_unknown /unmatched at `in`
+  unmatched: "in" is a source, which receives no records
+  hint: write drop, dead-letter, fail, or the id of a destination of the pipeline
+"#);
+    assert_snapshot!(findings("source in gen\nunmatched drop\ndestination a out\n"), @r#"
+warning plan.unmatched_unused /unmatched at `drop`
+  unmatched has no effect: no destination has a condition: every destination receives every record
+  hint: remove it, or add a `condition` to the destination
+"#);
+    // Every record fulfils one of the two.
+    let both =
+        |a: &str, b: &str| findings(&format!("source in gen\ndestination a out if {a}\ndestination b out if {b}\n"));
+    let (is, is_not) = (r#"{{ eq (index .Metadata "a") "1" }}"#, r#"{{ ne (index .Metadata "a") "1" }}"#);
+    assert_eq!(both(is, is_not), "");
+    // The named destination receives what fulfils no condition, and need not have one.
+    assert_eq!(findings(&format!("source in gen\nunmatched b\ndestination a out if {is}\ndestination b out\n")), "");
+}
+
+#[test]
 fn a_condition_that_fails_for_every_record() {
     let text = "source in gen\ndestination to out\na set key=a if yes\nb set key=b if {{ .Metadata.x }}\nc set key=c if {{ index (list 1) 5 }}\n";
     assert_snapshot!(findings(text), @r#"
