@@ -78,6 +78,12 @@ mutants! {
     CollectedForgotten;
     /// Filtered rows are not settled.
     FilteredUnsettled;
+    /// A row that fulfils the conditions of several destinations is given to the first of them only.
+    FirstWayOnly;
+    /// Rows for which the condition of a destination fails go to the other destinations, without a dead letter.
+    FailedRuleIsFalse;
+    /// Rows that fulfil no condition are dropped, whatever is to become of them.
+    UnmatchedForgotten;
     /// Rows that a destination accepted but did not flush count as durable.
     AcceptedIsDurable;
     /// A commit does not flush the destinations.

@@ -1,5 +1,7 @@
 //! The required outcome of a row, computed one record at a time, without batches, credit or time.
 
+use anabranch_graph::plan::graph::RouteNode;
+
 use crate::scenario::{AppliesTo, Execution, ProcessorAction, Scenario, ScenarioProcessor, hits, mix};
 
 /// The part of a record that the simulation looks at. Its id encodes all changes.
@@ -40,15 +42,22 @@ pub enum RequiredOutcome {
     Either(Box<[RequiredOutcome; 2]>),
 }
 
-impl ScenarioProcessor {
-    /// Returns `true` if the processor is applied to the record; `None` if the condition fails.
-    pub fn holds(&self, copy: Copy) -> Option<bool> {
-        match self.when {
+impl AppliesTo {
+    /// Returns `true` if the condition holds for the record; `None` if it fails.
+    fn holds(self, copy: Copy) -> Option<bool> {
+        match self {
             AppliesTo::Always => Some(true),
             AppliesTo::Never => Some(false),
             AppliesTo::Is(mark) => Some(copy.mark == mark),
             AppliesTo::Text => [Some(false), Some(true), None][usize::from(copy.mark.min(2))],
         }
+    }
+}
+
+impl ScenarioProcessor {
+    /// Returns `true` if the processor is applied to the record; `None` if the condition fails.
+    pub fn holds(&self, copy: Copy) -> Option<bool> {
+        self.when.holds(copy)
     }
 
     /// Returns the result for a record that the processor is applied to.
@@ -95,8 +104,33 @@ pub fn fate(scenario: &Scenario, source: usize, row: Copy) -> RequiredOutcome {
                 false => RequiredOutcome::Delivered(i, copy.id),
             })
         };
-        RequiredOutcome::All(scenario.sinks.iter().enumerate().map(deliver).collect())
+        let receivers = match receivers(scenario, copy) {
+            Ok(receivers) => receivers,
+            Err(node) => return RequiredOutcome::Letter(node, copy.id, None),
+        };
+        if receivers.is_empty() {
+            return match scenario.unmatched_fails {
+                true => RequiredOutcome::Letter(RouteNode::NODE.to_owned(), copy.id, None),
+                false => RequiredOutcome::Filtered,
+            };
+        }
+        RequiredOutcome::All(receivers.into_iter().map(|i| deliver((i, &scenario.sinks[i]))).collect())
     })
+}
+
+/// Returns the destinations that receive a record, or the condition that fails for it.
+fn receivers(scenario: &Scenario, copy: Copy) -> Result<Vec<usize>, String> {
+    let sinks = &scenario.sinks;
+    if sinks.iter().all(|sink| sink.when == AppliesTo::Always) {
+        return Ok((0..sinks.len()).collect());
+    }
+    let mut holds = Vec::new();
+    for (i, sink) in sinks.iter().enumerate() {
+        let only_others = sink.when == AppliesTo::Always && sink.otherwise;
+        holds.push(!only_others && sink.when.holds(copy).ok_or_else(|| format!("d{i}?"))?);
+    }
+    let none = !holds.contains(&true);
+    Ok((0..sinks.len()).filter(|i| holds[*i] || (none && sinks[*i].otherwise)).collect())
 }
 
 fn named<'a>(prefix: &str, processors: &'a [ScenarioProcessor]) -> Vec<(String, &'a ScenarioProcessor)> {

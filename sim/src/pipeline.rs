@@ -39,6 +39,21 @@ fn settings(pairs: &[(&str, String)]) -> Settings {
     Settings::from_pairs(pairs.iter().map(|(name, value)| (*name, value.as_str())))
 }
 
+fn verbatim(text: String) -> Written {
+    Written::new(text.clone(), text, Span::default())
+}
+
+/// Returns the condition that selects these records.
+fn condition(when: AppliesTo) -> Option<Written> {
+    match when {
+        AppliesTo::Always => None,
+        AppliesTo::Never => Some("{{ false }}".to_owned()),
+        AppliesTo::Is(mark) => Some(format!("{{{{ eq (index .Metadata \"{MARK}\") \"{mark}\" }}}}")),
+        AppliesTo::Text => Some(format!("{{{{ index .Metadata \"{MARK}\" }}}}")),
+    }
+    .map(verbatim)
+}
+
 /// Compiles the scenario. With `repaired`, any number of failures is allowed.
 ///
 /// # Errors
@@ -49,16 +64,10 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
     let mut configured = |list: &[ScenarioProcessor]| -> Vec<ProcessorConfig> {
         let processor = |(i, processor): (usize, &ScenarioProcessor)| {
             all.push(processor.clone());
-            let condition = match processor.when {
-                AppliesTo::Always => None,
-                AppliesTo::Never => Some("{{ false }}".to_owned()),
-                AppliesTo::Is(mark) => Some(format!("{{{{ eq (index .Metadata \"{MARK}\") \"{mark}\" }}}}")),
-                AppliesTo::Text => Some(format!("{{{{ index .Metadata \"{MARK}\" }}}}")),
-            };
             ProcessorConfig {
                 id: at(format!("p{i}").into()),
                 plugin: at("sim".into()),
-                condition: condition.map(|text| Written::new(text.clone(), text, Span::default())),
+                condition: condition(processor.when),
                 settings: settings(&[(NUMBER, (all.len() - 1).to_string())]),
                 workers: at(processor.workers),
                 span: Span::default(),
@@ -66,12 +75,12 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
         };
         list.iter().enumerate().map(processor).collect()
     };
-    let connector = |id: String, role, settings, processors| ConnectorConfig {
+    let connector = |id: String, role, when, settings, processors| ConnectorConfig {
         id: at(id.as_str().into()),
         role: at(role),
         plugin: at("sim".into()),
         name: at(id.into()),
-        condition: None,
+        condition: condition(when),
         settings,
         processors,
         span: Span::default(),
@@ -84,15 +93,27 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
             let rows = (*rows).min(scenario.replay_rows);
             pairs.extend([("sdk.batch.size", rows.to_string()), ("sdk.batch.delay", format!("{delay}ms"))]);
         }
-        connectors.push(connector(format!("s{i}"), Role::Source, settings(&pairs), configured(processors)));
+        connectors.push(connector(
+            format!("s{i}"),
+            Role::Source,
+            AppliesTo::Always,
+            settings(&pairs),
+            configured(processors),
+        ));
     }
     for (i, sink) in scenario.sinks.iter().enumerate() {
         let mut pairs = vec![(NUMBER, i.to_string())];
         if sink.rate > 0 {
             pairs.push(("sdk.rate.perSecond", sink.rate.to_string()));
         }
-        connectors.push(connector(format!("d{i}"), Role::Destination, settings(&pairs), configured(&sink.processors)));
+        let processors = configured(&sink.processors);
+        connectors.push(connector(format!("d{i}"), Role::Destination, sink.when, settings(&pairs), processors));
     }
+    let unmatched = match scenario.sinks.iter().position(|sink| sink.otherwise) {
+        Some(sink) => format!("d{sink}"),
+        None if scenario.unmatched_fails => "dead-letter".to_owned(),
+        None => "drop".to_owned(),
+    };
     let config = PipelineConfig {
         id: at("p".into()),
         name: at("p".into()),
@@ -100,7 +121,7 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
         status: DesiredStatus::Running,
         connectors,
         processors: configured(&scenario.processors),
-        unmatched: None,
+        unmatched: Some(verbatim(unmatched)),
         dead_letter_queue: DeadLetterConfig {
             plugin: at("sim".into()),
             settings: settings(&[(NUMBER, scenario.sinks.len().to_string())]),

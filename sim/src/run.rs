@@ -258,7 +258,8 @@ fn check_fault(state: &crate::world::State, scenario: &Scenario, fault: &Fault) 
             codes::DEAD_LETTER_THRESHOLD
             | anabranch_plugin::testing::codes::FAILED
             | anabranch_plugin::testing::codes::REFUSED
-            | codes::CONDITION_NOT_BOOLEAN,
+            | codes::CONDITION_NOT_BOOLEAN
+            | codes::UNMATCHED,
         ) => {
             let due = !state.repaired && scenario.window > 0 && state.may_exceed(scenario.window, scenario.threshold);
             if due { Ok(()) } else { unfair() }

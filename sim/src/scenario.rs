@@ -20,6 +20,8 @@ pub struct Scenario {
     pub sinks: Vec<Sink>,
     /// The destination of dead letters.
     pub letters: Sink,
+    /// `true` if records for no destination become dead letters; otherwise they are dropped.
+    pub unmatched_fails: bool,
     /// Number of latest outcomes that count for the dead-letter threshold; 0 = any number of failures is allowed.
     pub window: u64,
     /// Number of failures among them that are allowed.
@@ -180,6 +182,10 @@ pub enum ProcessorAction {
 pub struct Sink {
     /// Seed of its random numbers.
     pub salt: u64,
+    /// The records that it receives.
+    pub when: AppliesTo,
+    /// `true` if it receives the records that fulfil no condition; if it has no condition, it receives only these.
+    pub otherwise: bool,
     /// Durability of the rows that it accepted.
     pub takes: AcceptedDurability,
     /// Retry policy after a write with an unknown outcome.
@@ -282,7 +288,7 @@ impl Scenario {
         let mut sources: Vec<Upstream> =
             (0..1 + rng.usize(..3) * rng.usize(..2)).map(|_| Upstream::generate(rng, calm)).collect();
         let processors = ScenarioProcessor::several(rng, 6, isolates);
-        let sinks: Vec<Sink> = (0..1 + rng.usize(..3)).map(|_| Sink::generate(rng, calm)).collect();
+        let mut sinks: Vec<Sink> = (0..1 + rng.usize(..3)).map(|_| Sink::generate(rng, calm)).collect();
         let letters = Sink {
             refuses: 0,
             retry: WriteRetry::Idempotent,
@@ -317,10 +323,28 @@ impl Scenario {
             source.fails_rows = if hits(salt, 1, 6) { 2 + mix(salt, 2) % 20 } else { 0 };
         };
         sources.iter_mut().enumerate().for_each(fails);
+        if hits(seed ^ 46, 0, 5) {
+            let kinds = [
+                AppliesTo::Always,
+                AppliesTo::Is(0),
+                AppliesTo::Is(1),
+                AppliesTo::Is(2),
+                AppliesTo::Text,
+                AppliesTo::Never,
+            ];
+            for (i, sink) in sinks.iter_mut().enumerate() {
+                sink.when = kinds[(mix(seed ^ 47, i as u64) % 6) as usize];
+            }
+            let otherwise = (mix(seed ^ 48, 0) % (2 * sinks.len() as u64)) as usize;
+            if let Some(sink) = sinks.get_mut(otherwise) {
+                sink.otherwise = true;
+            }
+        }
         let revokes = sources.iter().any(|source| source.revokes > 0);
         let store_delay = if revokes && hits(seed ^ 42, 0, 2) { mix(seed, 43) % 300 } else { 0 };
         Scenario {
             seed,
+            unmatched_fails: hits(seed ^ 49, 0, 2),
             store_delay,
             sources,
             processors,
@@ -445,6 +469,8 @@ impl Sink {
         let salt = rng.u64(..);
         Sink {
             salt,
+            when: AppliesTo::Always,
+            otherwise: false,
             takes: [AcceptedDurability::Durable, AcceptedDurability::Accepted, AcceptedDurability::Mixed]
                 [rng.usize(..3)],
             retry: [WriteRetry::Idempotent, WriteRetry::Idempotent, WriteRetry::AtMostOnce, WriteRetry::Transactional]

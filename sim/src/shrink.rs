@@ -82,6 +82,8 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
             });
         }
         processors(&mut offer, scenario.sinks[i].processors.len(), &|s| &mut s.sinks[i].processors);
+        offer(&|s| s.sinks[i].when = AppliesTo::Always);
+        offer(&|s| s.sinks[i].otherwise = false);
         sink(&mut offer, &|s| &mut s.sinks[i]);
     }
     sink(&mut offer, &|s| &mut s.letters);
@@ -94,6 +96,7 @@ fn candidates(scenario: &Scenario) -> Vec<Scenario> {
         });
     }
     offer(&|s| s.window = 0);
+    offer(&|s| s.unmatched_fails = false);
     offer(&|s| s.once = false);
     offer(&|s| s.store_fails = 0);
     offer(&|s| s.store_delay = 0);

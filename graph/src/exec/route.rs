@@ -24,6 +24,8 @@ use crate::plan::stage::{RouteSpec, StageId, Unmatched};
 
 /// A rule with its condition.
 struct Rule {
+    /// Index of the successor.
+    way: usize,
     node: Str,
     condition: Option<Box<dyn Condition>>,
     otherwise: bool,
@@ -31,7 +33,7 @@ struct Rule {
 
 /// The rules of a route, and what is reused for each strip.
 pub(super) struct Routing {
-    /// In the order of the successors.
+    /// In the order of the file.
     rules: Vec<Rule>,
     unmatched: Unmatched,
     /// The rows that each successor receives.
@@ -49,12 +51,12 @@ impl Routing {
     /// # Errors
     /// The plan has no rule for a successor, a defect of the compiler.
     pub(super) fn new(spec: &RouteSpec, to: &[StageId], output: Output) -> Result<Routing, Fault> {
-        let rules = to.iter().map(|to| {
-            let rule = spec.rules.iter().find(|rule| rule.to == *to)?;
+        let rules = spec.rules.iter().map(|rule| {
+            let way = to.iter().position(|to| rule.to == *to)?;
             let condition = rule.condition.as_ref().map(|condition| condition.instantiate());
-            Some(Rule { node: rule.node.clone(), condition, otherwise: rule.otherwise })
+            Some(Rule { way, node: rule.node.clone(), condition, otherwise: rule.otherwise })
         });
-        let rules: Option<Vec<Rule>> = rules.collect();
+        let rules = rules.collect::<Option<Vec<Rule>>>().filter(|rules| rules.len() == to.len());
         let rules = rules.ok_or_else(|| Fault::fatal(codes::PLAN_BROKEN, "a route has no rule for a destination"))?;
         let node = Str::from_static(RouteNode::NODE);
         Ok(Routing {
@@ -125,15 +127,20 @@ impl Routing {
     /// that fulfil none.
     fn judge(&mut self, batch: &Batch) {
         let rows = batch.rows();
-        let mut reached = Mask::none(rows);
-        for (rule, way) in self.rules.iter_mut().zip(&mut self.ways) {
+        let (mut reached, mut failing) = (Mask::none(rows), Mask::none(rows));
+        for rule in &mut self.rules {
+            let way = &mut self.ways[rule.way];
             way.reset(rows);
             match &mut rule.condition {
                 Some(condition) => {
                     let from = self.failed.len();
                     select(&mut **condition, batch, way, &mut self.failed);
-                    for (_, fault) in self.failed.get_mut(from..).into_iter().flatten() {
-                        *fault = fault.clone().at(&rule.node);
+                    // The first condition that fails for a row says why.
+                    for (row, fault) in self.failed.split_off(from) {
+                        if !failing.get(row) {
+                            failing.set(row);
+                            self.failed.push((row, fault.at(&rule.node)));
+                        }
                     }
                 }
                 None if rule.otherwise => {}
@@ -141,16 +148,26 @@ impl Routing {
             }
             way.rows().for_each(|row| reached.set(row));
         }
+        if mutant!(FirstWayOnly) {
+            let mut given = Mask::none(rows);
+            for way in &mut self.ways {
+                (0..rows).filter(|row| given.get(*row)).for_each(|row| way.clear(row));
+                way.rows().for_each(|row| given.set(row));
+            }
+        }
+        if mutant!(FailedRuleIsFalse) {
+            self.failed.clear();
+        }
+        // A row fails as a whole: it is not known where it belongs.
+        self.failed.iter().for_each(|(row, _)| reached.set(*row));
         let unmatched = |row: &usize| !reached.get(*row);
-        for (rule, way) in self.rules.iter().zip(&mut self.ways).filter(|(rule, _)| rule.otherwise) {
-            debug_assert!(rule.otherwise);
-            (0..rows).filter(unmatched).for_each(|row| way.set(row));
+        for rule in self.rules.iter().filter(|rule| rule.otherwise) {
+            (0..rows).filter(unmatched).for_each(|row| self.ways[rule.way].set(row));
         }
         if !self.rules.iter().any(|rule| rule.otherwise) {
             let decision = |row| (row, self.unmatched.decision());
             self.decisions.extend((0..rows).filter(unmatched).map(decision));
         }
-        // A row fails as a whole: it is not known where it belongs.
         self.decisions.extend(self.failed.drain(..).map(|(row, fault)| (row, Decision::Fail(fault))));
     }
 }
@@ -160,6 +177,7 @@ impl Unmatched {
         let text = "the record fulfils the condition of no destination";
         let node = Str::from_static(RouteNode::NODE);
         match self {
+            _ if mutant!(UnmatchedForgotten) => Decision::Filter,
             Unmatched::Drop => Decision::Filter,
             Unmatched::DeadLetter => Decision::Fail(Fault::record(codes::UNMATCHED, text).at(&node)),
             Unmatched::Fail => Decision::Fail(Fault::fatal(codes::UNMATCHED, text).at(&node)),
