@@ -97,6 +97,11 @@ pub const ORIGINS: &[EngineMistake] = &[
         "",
     ),
     origin(
+        "a record that is routed reaches only some of its destinations, or vanishes because no condition holds or one fails",
+        &[FirstWayOnly, FailedRuleIsFalse, UnmatchedForgotten],
+        "",
+    ),
+    origin(
         "the last partial batch behind a splitting processor is lost at close",
         &[TailForgotten, StripsForgotten],
         "",
