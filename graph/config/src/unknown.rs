@@ -199,8 +199,6 @@ fn misplaced(part: MapKind, entry: &Entry) -> Option<Diagnostic> {
     let is_misspelt = part == MapKind::Document && owners(written).is_empty();
     let others = || MapKind::ALL.iter().flat_map(|other| other.fields().iter().copied());
     let elsewhere = match part {
-        // A destination with a condition is meant to receive only some records.
-        MapKind::Connector => MapKind::Processor.elsewhere(written),
         MapKind::Document => MapKind::Pipeline.elsewhere(written),
         _ => None,
     };
@@ -213,17 +211,6 @@ fn misplaced(part: MapKind, entry: &Entry) -> Option<Diagnostic> {
     let (last, others) = owners.split_last()?;
     let owners = if others.is_empty() { (*last).to_owned() } else { format!("{} or {last}", others.join(", ")) };
     let hint = match (part, key) {
-        (MapKind::Connector, "condition") => {
-            let condition = match &entry.value.value {
-                Value::Scalar(scalar) => scalar.text.trim().strip_prefix("{{").and_then(|text| text.strip_suffix("}}")),
-                _ => None,
-            };
-            let condition = condition.map_or("…", str::trim);
-            format!(
-                "add a processor that drops the other records to the connector: `processors: [{{ id: only, plugin: \
-                 filter, condition: '{{{{ not ({condition}) }}}}' }}]`"
-            )
-        }
         (MapKind::Document, _) if is_misspelt => {
             format!("did you mean {key:?}? indent it below the `- id:` of a pipeline")
         }

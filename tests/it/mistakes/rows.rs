@@ -343,12 +343,23 @@ pub(super) const ROWS: &[Row] = &[
     (
         "        plugin: file\n",
         "        plugin: file\n        condition: '{{ eq .Operation.String \"create\" }}'\n",
-        "18:9",
-        &["it belongs to a processor", "plugin: filter, condition: '{{ not (eq .Operation.String \"create\") }}'"],
-        Write(
-            "        condition: '{{ eq .Operation.String \"create\" }}'\n",
-            "        processors: [{ id: only, plugin: filter, condition: '{{ not (eq .Operation.String \"create\") }}' }]\n",
-        ),
+        "18:20",
+        &["warning plan.unmatched_dropped", "write `unmatched: drop`"],
+        Write("    status: running\n", "    status: running\n    unmatched: drop\n"),
+    ),
+    (
+        "        plugin: generator\n",
+        "        plugin: generator\n        condition: '{{ eq .Operation.String \"create\" }}'\n",
+        "9:9",
+        &["error config.field_misplaced", "add `filter` to its `processors`"],
+        Write("        condition: '{{ eq .Operation.String \"create\" }}'\n", ""),
+    ),
+    (
+        "    status: running\n",
+        "    unmatched: oput\n",
+        "4:16",
+        &["error plan.unmatched_unknown", "did you mean \"out\"?"],
+        Write("    unmatched: oput\n", ""),
     ),
     (
         "        plugin: file\n",
@@ -960,11 +971,8 @@ pub(super) const ROWS: &[Row] = &[
         "      - id: out\n",
         "      - id: out\n        when: '{{ .Payload.After.active }}'\n",
         "16:9",
-        &["error config.field_misplaced", "plugin: filter, condition: '{{ not (.Payload.After.active) }}'"],
-        Write(
-            "        when: '{{ .Payload.After.active }}'\n",
-            "        processors: [{ id: only, plugin: filter, condition: '{{ not (.Payload.After.active) }}' }]\n",
-        ),
+        &["error config.field_misspelt", "did you mean \"condition\"?"],
+        Write("        when: '{{ .Payload.After.active }}'\n", ""),
     ),
     (
         "      - id: out\n",
