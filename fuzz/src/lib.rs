@@ -11,6 +11,7 @@ mod guest_call;
 mod guest_line;
 mod guest_response;
 mod ledger;
+mod parsed_text;
 mod plan;
 mod plugin_record;
 mod postgres_stream;
@@ -32,6 +33,7 @@ pub const TARGETS: &[Target] = &[
     ("guest_line", guest_line::check),
     ("guest_response", guest_response::check),
     ("ledger", ledger::check),
+    ("parsed_text", parsed_text::check),
     ("plan", plan::check),
     ("plugin_record", plugin_record::check),
     ("postgres_stream", postgres_stream::check),
