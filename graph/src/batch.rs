@@ -224,7 +224,7 @@ impl Batch {
             let others = first.divide(taken().count().max(1), &mut *lend)?;
             let mut record = Some(record);
             let mut counted = each_counted;
-            let last = taken().last();
+            let last = taken().next_back();
             for (way, lineage) in taken().zip(std::iter::once(first).chain(others)) {
                 let copy = if Some(way) == last { record.take() } else { record.clone() };
                 out[way].records.extend(copy);

@@ -138,13 +138,15 @@ impl Pipeline {
 
     /// Sets the rules of a route, which was added before its successors: a condition, or none, and whether the successor
     /// receives the rows that fulfil no condition.
-    pub fn rules(&mut self, route: StageId, rules: &[(StageId, Option<&str>, bool)]) {
-        let rule = |(to, condition, otherwise): &(StageId, Option<&str>, bool)| {
-            let condition = condition.map(|text| Arc::new(CompiledCondition::compile(text).expect("a condition")));
-            StageRule { to: *to, node: format!("{}?", to.0).into(), condition, otherwise: *otherwise }
+    pub fn rules(&mut self, route: StageId, rules: Vec<(StageId, Option<CompiledCondition>, bool)>) {
+        let rule = |(to, condition, otherwise): (StageId, Option<CompiledCondition>, bool)| StageRule {
+            to,
+            node: format!("{}?", to.0).into(),
+            condition: condition.map(Arc::new),
+            otherwise,
         };
         if let Some(StageKind::Route(spec)) = self.plan.stages.get_mut(route.0).map(|stage| &mut stage.kind) {
-            spec.rules = rules.iter().map(rule).collect();
+            spec.rules = rules.into_iter().map(rule).collect();
         }
     }
 

@@ -2,6 +2,7 @@
 
 use anabranch_plugin::testing::{AtEnd, record, rows};
 use anabranch_record::Data;
+use anabranch_template::condition::CompiledCondition;
 
 use super::*;
 use crate::codes;
@@ -37,11 +38,12 @@ fn routed(
     let route = pipeline.stage("route?", &[read], StageKind::Route(RouteSpec { rules: Vec::new(), unmatched }));
     let mut all = Vec::new();
     for (i, (shelf, (condition, otherwise))) in shelves.iter().zip(rules).enumerate() {
-        all.push((pipeline.write(&[route], &format!("out{i}"), shelf), *condition, *otherwise));
+        let condition = condition.map(|text| CompiledCondition::compile(text).unwrap());
+        all.push((pipeline.write(&[route], &format!("out{i}"), shelf), condition, *otherwise));
     }
     // The order of rules is not that of wires.
     all.reverse();
-    pipeline.rules(route, &all);
+    pipeline.rules(route, all);
 }
 
 fn of(rows: u64, is: impl Fn(u64) -> bool) -> Vec<u64> {
