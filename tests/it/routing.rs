@@ -175,3 +175,30 @@ fn the_service_shows_and_counts_the_route() {
     assert!(said.contains("0 records read"), "{said}");
     assert_eq!(statuses(&workspace, "orders.ndjson"), those(150, |_, path| path == "/orders"));
 }
+
+#[test]
+fn a_dry_run_shows_where_records_go() {
+    let dry_run = |more: &str, lines: &str| {
+        let workspace = workspace(more, 0);
+        workspace.write("access.ndjson", lines);
+        workspace.run(&["pipelines", "dry-run", "access"])
+    };
+    let lines = "{\"status\": 500, \"path\": \"/orders\"}\n{\"status\": 200, \"path\": \"/a\"}\n";
+    let said = dry_run("    unmatched: drop\n", lines).expect_code(0).both();
+    assert!(
+        said.contains("errors (file): would be written") && said.contains("orders (file): would be written"),
+        "{said}"
+    );
+    assert!(said.contains("route? (route): dropped"), "{said}");
+    assert!(said.contains("2 read, 2 delivered, 1 dropped, 0 failed"), "{said}");
+    let said = dry_run("    unmatched: fail\n", lines).expect_code(1).both();
+    assert!(
+        said.contains("route? (route): failed, the record fulfils the condition of no destination (unmatched)"),
+        "{said}"
+    );
+    let said = dry_run("    unmatched: drop\n", "{\"path\": \"/a\"}\n").expect_code(1).both();
+    assert!(said.contains("route? (route): failed") && said.contains("condition_failed"), "{said}");
+    let all = "{\"status\": 200, \"path\": \"/a\"}\n".repeat(3);
+    let said = dry_run("    unmatched: drop\n", &all).both();
+    assert!(said.contains("it dropped all 3 records") && said.contains("check the conditions"), "{said}");
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepSpec};
+use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepSpec, Unmatched};
 use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::{
@@ -33,7 +33,8 @@ pub fn tapped(plan: &StagePlan, records: usize, trace: &Arc<Trace>) -> StagePlan
                 steps.iter_mut().enumerate().for_each(|(at, step)| tap(step, id(at), trace));
             }
             StageKind::Async { step, .. } => tap(step, id(0), trace),
-            StageKind::Route(_) => {}
+            // A dead letter shows the record that is dropped or that stops the pipeline.
+            StageKind::Route(route) => route.unmatched = Unmatched::DeadLetter,
             StageKind::Write(write) => {
                 let destination = Some(write.destination.clone());
                 write.destination = Arc::new(TracedDestination {

@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition};
+use anabranch_graph::codes;
+use anabranch_graph::plan::graph::RouteNode;
+use anabranch_graph::plan::stage::{StageId, StageKind, StagePlan, StepCondition, Unmatched};
 use anabranch_record::Record;
 use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
@@ -28,6 +30,8 @@ pub struct StepInfo {
     pub plugin: Str,
     /// True if it has a condition.
     pub conditional: bool,
+    /// What becomes of records for no destination, if the step routes records to destinations.
+    pub routes: Option<Unmatched>,
 }
 
 /// Event of a record at a node.
@@ -123,8 +127,15 @@ impl Trace {
     pub(super) fn failed(&self, letter: &Record, steps: &[StepInfo]) {
         let entry = |key: &Str| letter.metadata.get(key).cloned().unwrap_or_default();
         let node = entry(&key::DLQ_NACK_NODE_ID);
-        let Some(step) = steps.iter().find(|step| step.node == node) else { return };
-        let outcome = StepOutcome::Failed { code: entry(&key::DLQ_NACK_CODE), message: entry(&key::DLQ_NACK_ERROR) };
+        // The conditions of destinations have names of their own.
+        let is_rule = |step: &&StepInfo| step.routes.is_some() && node.ends_with('?');
+        let step = steps.iter().find(|step| step.node == node).or_else(|| steps.iter().find(is_rule));
+        let Some(step) = step else { return };
+        let code = entry(&key::DLQ_NACK_CODE);
+        let outcome = match step.routes {
+            Some(Unmatched::Drop) if code == *codes::UNMATCHED.name() => StepOutcome::Dropped,
+            _ => StepOutcome::Failed { code, message: entry(&key::DLQ_NACK_ERROR) },
+        };
         if let Some(history) = self.state().of(letter) {
             history.events.push(Event { step: step.id, before: None, outcome });
         }
@@ -199,16 +210,22 @@ pub fn steps(plan: &StagePlan) -> Vec<StepInfo> {
             StageKind::Async { step, .. } => std::slice::from_ref(step),
             StageKind::Write(write) => {
                 let (node, plugin) = (write.connector.clone(), write.plugin.clone());
-                steps.push(StepInfo { id: id(0), node, plugin, conditional: false });
+                steps.push(StepInfo { id: id(0), node, plugin, conditional: false, routes: None });
                 continue;
             }
-            StageKind::Read(_) | StageKind::Route(_) => continue,
+            StageKind::Route(route) => {
+                let (node, plugin) = (Str::from_static(RouteNode::NODE), Str::from_static("route"));
+                steps.push(StepInfo { id: id(0), node, plugin, conditional: false, routes: Some(route.unmatched) });
+                continue;
+            }
+            StageKind::Read(_) => continue,
         };
         steps.extend(of.iter().enumerate().map(|(at, step)| StepInfo {
             id: id(at),
             node: step.node.clone(),
             plugin: step.plugin.clone(),
             conditional: !matches!(step.condition, StepCondition::Always),
+            routes: None,
         }));
     }
     steps

@@ -10,6 +10,7 @@ use anabranch_template::condition::CompiledCondition;
 use super::{ObservedNode, Observer, ProbableMistake, guard, plugin};
 use crate::codes;
 use crate::plan::flow::located;
+use crate::plan::graph::NodeKind;
 use crate::plan::stage::StageId;
 
 /// Minimum number of records before a trial reports anything: one record shows no pattern.
@@ -128,6 +129,10 @@ impl Observer {
             true => {
                 "a script drops a record when `process` returns null: check its comparisons; read more records with \
                  --records"
+            }
+            false if matches!(node.kind, NodeKind::Route(_)) => {
+                "no destination has a condition that holds for them: check the conditions, or name a destination in \
+                 `unmatched`"
             }
             false if is_filter => "a filter drops the records for which its condition holds; invert it with `not`",
             false => "check which records the processor drops; read more records with --records",
