@@ -57,6 +57,26 @@ pub(crate) fn outcome(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], j
     }
 }
 
+/// Processes a record with this text as `.Payload.After`, which is the field of the processor. Returns the JSON text of
+/// what it became, or the code and message of its fault.
+pub(crate) fn of_text(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)], text: &str) -> Result<String, String> {
+    let mut before = record(r#"{"operation":"create"}"#);
+    before.payload.after = Data::text(text);
+    let settings: Vec<_> = [("field", ".Payload.After")].iter().chain(settings).copied().collect();
+    match process(kind, &settings, &before) {
+        (after, Decision::Keep) => {
+            let mut out = Vec::new();
+            anabranch_record::json::write_data(&after.payload.after, &mut out).unwrap();
+            Ok(String::from_utf8(out).unwrap())
+        }
+        (after, Decision::Fail(fault)) => {
+            assert_eq!(after, before, "a failed row changed");
+            Err(format!("{}: {}", fault.code(), fault.message()))
+        }
+        (_, other) => panic!("{other:?}"),
+    }
+}
+
 /// Checks that a failed record is unchanged, that pieces keep its position, and that no record makes the processor
 /// panic.
 pub(crate) fn failed_rows_stay(kind: &Arc<dyn OperatorKind>, settings: &[(&str, &str)]) {

@@ -129,29 +129,13 @@ impl Parse {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_record::Data;
-
     use super::*;
-    use crate::testing::{self, findings, process, record};
+    use crate::testing::{self, findings};
 
     const FIELD: (&str, &str) = ("field", ".Payload.After");
 
     fn parse(pattern: &str, text: &str) -> Result<String, String> {
-        let mut sample = record(r#"{"operation":"create"}"#);
-        sample.payload.after = Data::text(text);
-        let (found, decision) = process(&kind(), &[FIELD, ("pattern", pattern)], &sample);
-        match decision {
-            Decision::Keep => {
-                let mut out = Vec::new();
-                anabranch_record::json::write_data(&found.payload.after, &mut out).unwrap();
-                Ok(String::from_utf8(out).unwrap())
-            }
-            Decision::Fail(fault) => {
-                assert_eq!(found, sample);
-                Err(format!("{}: {}", fault.code(), fault.message()))
-            }
-            other => panic!("{other:?}"),
-        }
+        testing::of_text(&kind(), &[("pattern", pattern)], text)
     }
 
     #[test]

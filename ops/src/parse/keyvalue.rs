@@ -195,31 +195,16 @@ fn gathered(mut entries: Vec<(Str, Value)>) -> Object {
 
 #[cfg(test)]
 mod tests {
-    use anabranch_record::Data;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::testing::{self, findings, process, record};
+    use crate::testing::{self, findings};
 
     const FIELD: (&str, &str) = ("field", ".Payload.After");
 
     fn parse(settings: &[(&str, &str)], text: &str) -> Result<String, String> {
-        let mut sample = record(r#"{"operation":"create"}"#);
-        sample.payload.after = Data::text(text);
-        let settings: Vec<_> = [FIELD].iter().chain(settings).copied().collect();
-        let (found, decision) = process(&kind(), &settings, &sample);
-        match decision {
-            Decision::Keep => {
-                let mut out = Vec::new();
-                anabranch_record::json::write_data(&found.payload.after, &mut out).unwrap();
-                Ok(String::from_utf8(out).unwrap())
-            }
-            Decision::Fail(fault) => {
-                assert_eq!((fault.code().name(), &found), ("keyvalue_invalid", &sample));
-                Err(fault.message())
-            }
-            other => panic!("{other:?}"),
-        }
+        let told = |error: String| error.strip_prefix("keyvalue_invalid: ").unwrap().to_owned();
+        testing::of_text(&kind(), settings, text).map_err(told)
     }
 
     #[test]
