@@ -1,7 +1,7 @@
 //! Fifty pipelines for a while, looked at, changed and stopped all the time: nothing is lost, nothing comes twice, and
 //! memory does not grow.
 //!
-//! A check soaks for a minute. `ANABRANCH_SOAK=600 cargo test --workspace --test it -- --nocapture soak` does so for
+//! A check soaks for half a minute. `ANABRANCH_SOAK=600 cargo test --workspace --test it -- --nocapture soak` does so for
 //! ten; `ANABRANCH_SEED` repeats the choices of another time.
 
 use std::fmt::Write as _;
@@ -139,7 +139,7 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
 #[test]
 fn a_busy_service_stays_as_it_is() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let time = Duration::from_secs(number("ANABRANCH_SOAK").unwrap_or(60));
+    let time = Duration::from_secs(number("ANABRANCH_SOAK").unwrap_or(30));
     let seed = number("ANABRANCH_SEED").unwrap_or_else(|| fastrand::u64(..));
     println!("ANABRANCH_SEED={seed}");
     let workspace = Workspace::new();

@@ -17,7 +17,7 @@ use crate::process::Workspace;
 use crate::servers::kafka_cluster::{Cluster, NODES, cluster};
 
 /// Faults of a check.
-const FEW: usize = 4;
+const FEW: usize = 3;
 /// Messages in a second.
 const RATE: u64 = 500;
 /// Keys of the messages.
