@@ -97,6 +97,8 @@ pub struct Services {
     pub schemas: Arc<dyn SchemaRegistry>,
     /// Network access of operators.
     pub network: Network,
+    /// True if another process may run the unit while this one believes that it still does.
+    pub has_rivals: bool,
 }
 
 impl Services {

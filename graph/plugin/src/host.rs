@@ -27,6 +27,9 @@ pub struct Host {
     pub schemas: Arc<dyn SchemaRegistry>,
     /// Network access of operators.
     pub network: Network,
+    /// True if another process may run the unit while this one believes that it still does, as the nodes of a cluster:
+    /// a destination that can refuse the writes of earlier runs does so in every transaction.
+    pub has_rivals: bool,
 }
 
 impl Host {

@@ -72,6 +72,14 @@ pub enum StoreError {
         /// Epoch of the other run.
         theirs: u64,
     },
+    /// The unit belongs to another node of the cluster.
+    #[error("pipeline {unit} belongs to node {node}")]
+    Elsewhere {
+        /// The unit.
+        unit: Unit,
+        /// Name of the node.
+        node: String,
+    },
     /// The store cannot be read or written.
     #[error("state store: {0}")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),

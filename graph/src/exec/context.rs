@@ -155,6 +155,7 @@ impl Context {
             active: self.services.active.clone(),
             schemas: self.services.schemas.clone(),
             network: self.services.network,
+            has_rivals: self.services.has_rivals,
         }
     }
 

@@ -53,7 +53,7 @@ type Begun = (LaneId, Mark, oneshot::Sender<()>);
 /// Converts a failure of the store to a fault of the run.
 pub(super) fn store_fault(error: StoreError) -> Fault {
     match error {
-        StoreError::Fenced { .. } => Fault::fatal(codes::FENCED, error),
+        StoreError::Fenced { .. } | StoreError::Elsewhere { .. } => Fault::fatal(codes::FENCED, error),
         StoreError::Unavailable(_) => Fault::transient(codes::STORE_UNAVAILABLE, error),
         StoreError::Gone(_) => Fault::fatal(codes::STORE_GONE, error),
         StoreError::Damaged(_) => Fault::fatal(codes::STORE_DAMAGED, error),

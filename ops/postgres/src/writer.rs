@@ -41,7 +41,10 @@ pub(crate) struct TableWriter {
     host: Host,
     /// The connection; `None` during a call, so that a call that is dropped closes its connection.
     session: Option<Session>,
+    /// The fence whose transactions also store marks.
     fence: Option<Fence>,
+    /// The fence of a writer without marks that has rivals.
+    guard: Option<Fence>,
     known: KnownTables,
     batch: EncodedBatch,
     /// Tables that could not be created for all records of this call at once.
@@ -61,6 +64,7 @@ impl TableWriter {
             host: host.clone(),
             session: None,
             fence: None,
+            guard: None,
             known: KnownTables::default(),
             batch: EncodedBatch::default(),
             narrow: HashSet::new(),
@@ -85,13 +89,17 @@ impl TableWriter {
                 Err(row_fault) => return Err(missing(&row_fault.fault)),
             }
         }
-        if settings.exactly_once {
+        if settings.exactly_once || host.has_rivals {
             let fence = Fence::raise(session.client(), host, settings.marks_schema.as_deref()).await;
-            writer.fence = Some(fence.map_err(|failure| match failure {
+            let fence = fence.map_err(|failure| match failure {
                 Failure::Row(fault) | Failure::Stale(fault) => Fault::fatal(fault.code(), fault.message()),
                 Failure::Denied(fault) => missing(&fault),
                 other => other.into_fault(),
-            })?);
+            })?;
+            match settings.exactly_once {
+                true => writer.fence = Some(fence),
+                false => writer.guard = Some(fence),
+            }
         }
         settings.history.note_opened();
         writer.session = Some(session);
@@ -311,7 +319,7 @@ impl TableWriter {
             );
         }
         let names = batch.names(tables);
-        if let ([step], None) = (steps.as_slice(), &self.fence)
+        if let ([step], None, None) = (steps.as_slice(), &self.fence, &self.guard)
             && session.is_single(step, tables)
         {
             let done = match session.begin_single(step, tables, bytes, &names).await? {
@@ -328,9 +336,7 @@ impl TableWriter {
         let mut entered = TransactionWork::Write;
         let mut wrote = Vec::new();
         let done: Result<(), Failure> = async {
-            if let Some(fence) = &mut self.fence {
-                entered = fence.enter(session.client(), Work::Write(records, marks)).await?;
-            }
+            entered = enter(self.guard.as_ref(), self.fence.as_mut(), session, Work::Write(records, marks)).await?;
             if entered == TransactionWork::Write {
                 for step in &steps {
                     wrote.push(session.run(step, tables, bytes).await?);
@@ -435,6 +441,23 @@ impl Writer for TableWriter {
     async fn close(&mut self) -> Result<(), Fault> {
         self.session = None;
         Ok(())
+    }
+}
+
+/// Begins the work of an open transaction: passes the fences. After a later run of the unit has opened, an earlier one
+/// writes nothing.
+async fn enter(
+    guard: Option<&Fence>,
+    fence: Option<&mut Fence>,
+    session: &Session,
+    work: Work<'_>,
+) -> Result<TransactionWork, Failure> {
+    if let Some(guard) = guard {
+        guard.hold(session.client()).await?;
+    }
+    match fence {
+        Some(fence) => fence.enter(session.client(), work).await,
+        None => Ok(TransactionWork::Write),
     }
 }
 

@@ -28,6 +28,7 @@ pub fn host() -> Host {
         active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
+        has_rivals: false,
     }
 }
 

@@ -66,7 +66,7 @@ impl TableWriter {
     /// Changes the layout of a table. With marks, the change is in a transaction of this run: an earlier run, which
     /// another one has replaced, changes nothing.
     pub(super) async fn alter(&mut self, session: &mut Session, name: &Str, sql: &str) -> Result<(), Failure> {
-        let Some(fence) = &self.fence else {
+        let Some(fence) = self.fence.as_ref().or(self.guard.as_ref()) else {
             session.execute(sql).await?;
             self.note_alteration(name, sql);
             return Ok(());

@@ -8,7 +8,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
 
 use super::rejected::{self, RejectedRows};
-use super::{RefusedRows, TableWriter, changed, verdicts};
+use super::{RefusedRows, TableWriter, changed, enter, verdicts};
 use crate::batch::plan;
 use crate::codes;
 use crate::fault::Failure;
@@ -28,9 +28,7 @@ impl TableWriter {
         session.begin().await?;
         let mut entered = TransactionWork::Write;
         let done: Result<(), Failure> = async {
-            if let Some(fence) = &mut self.fence {
-                entered = fence.enter(session.client(), Work::Write(records, marks)).await?;
-            }
+            entered = enter(self.guard.as_ref(), self.fence.as_mut(), session, Work::Write(records, marks)).await?;
             if entered == TransactionWork::Write {
                 // A check at the end of the transaction could not be attributed to a row.
                 session.execute("SET CONSTRAINTS ALL IMMEDIATE").await?;

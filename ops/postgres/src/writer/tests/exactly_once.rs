@@ -63,6 +63,35 @@ async fn an_older_run_writes_no_more() {
     assert_eq!(db.query("SELECT n FROM t ORDER BY n"), ["0", "1"]);
 }
 
+/// Without marks, only the rows are fenced: also those that one statement writes.
+#[tokio::test]
+async fn a_run_with_rivals_writes_nothing_after_a_later_one_has_opened() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (id int PRIMARY KEY, v int)");
+    let versions = |v: usize| [create(r#"{"id":1}"#, &format!(r#"{{"id":1,"v":{v}}}"#))];
+    let settings = [("table", "t"), ("marks.schema", "state")];
+    let has_rivals = Host { has_rivals: true, ..host() };
+    let mut old = configure(&db.url(), &settings).unwrap().open(&has_rivals).await.unwrap();
+    old.write(Write::new(&versions(1))).await.unwrap();
+    old.write(Write::new(&versions(2))).await.unwrap();
+    assert!(old.marks().await.unwrap().is_empty());
+    let mut new = configure(&db.url(), &settings).unwrap().open(&has_rivals).await.unwrap();
+    new.write(Write::new(&versions(3))).await.unwrap();
+    let fault = old.write(Write::new(&versions(2))).await.unwrap_err();
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "fenced"), "{fault}");
+    assert_eq!(db.query("SELECT v FROM t"), ["3"]);
+    // A connection that is lost does not lose the fence, and the writes of the present run pass.
+    db.query(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+         AND datname = current_database()",
+    );
+    let again = new.write(Write::new(&versions(4))).await;
+    if again.is_err() {
+        new.write(Write::new(&versions(4))).await.unwrap();
+    }
+    assert_eq!(db.query("SELECT v FROM t"), ["4"]);
+}
+
 #[tokio::test]
 async fn marks_of_finished_lanes_are_removed() {
     let Some(db) = Database::create() else { return };
