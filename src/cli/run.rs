@@ -93,6 +93,16 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, serving: Serv
     if context.json {
         settings.log.format = LogFormat::Json;
     }
+    if once && settings.cluster.is_some() {
+        return Report::new(command)
+            .fail(
+                Exit::Invalid,
+                codes::SERVICE_INVALID_SETTINGS,
+                "--once contradicts cluster.url: the nodes of a cluster run pipelines until they are stopped"
+                    .to_owned(),
+            )
+            .suggest("leave --once out, or cluster.url");
+    }
     let path = settings.pipelines.path.clone();
     let (registry, options) = (registry_with(&settings), compile_options(&settings, once));
     let (mut pipelines, unloaded) = Pipelines::load_ready(&[&path], &registry, &options);
@@ -125,7 +135,7 @@ pub(super) fn serve(command: &'static str, mut settings: Settings, serving: Serv
     let findings = pipelines.all_findings();
     let refused = pipelines.has_errors();
     // Further pipelines may be created through the API, or are in the store already.
-    let waits = watches || !once && settings.api.is_some();
+    let waits = watches || settings.cluster.is_some() || !once && settings.api.is_some();
     let has_work = !pipelines.good.is_empty() || waits || has_made(&settings.database);
     if !has_work || (refused && settings.pipelines.exit_on_degraded && !watches) {
         let report = Report::new(command)

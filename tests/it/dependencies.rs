@@ -27,7 +27,8 @@ const GRAPH: [(&str, &str, &[&str]); 6] = [
 
 /// The crates below `src/`, from the lowest to the highest, each with those of ours that it depends on. The crate of the
 /// program is the last.
-const PROGRAM: [(&str, &str, &[&str]); 8] = [
+const PROGRAM: [(&str, &str, &[&str]); 9] = [
+    ("anabranch-cluster", "src/cluster/src", &["anabranch-plugin", "anabranch-record"]),
     ("anabranch-process", "src/process/src", &["anabranch-ops-tls", "anabranch-plugin", "anabranch-record"]),
     (
         "anabranch-settings",
@@ -38,6 +39,7 @@ const PROGRAM: [(&str, &str, &[&str]); 8] = [
         "anabranch-store",
         "src/store/src",
         &[
+            "anabranch-cluster",
             "anabranch-config",
             "anabranch-ops-avro",
             "anabranch-ops-postgres",
@@ -72,6 +74,7 @@ const PROGRAM: [(&str, &str, &[&str]); 8] = [
         "anabranch-service",
         "src/service/src",
         &[
+            "anabranch-cluster",
             "anabranch-config",
             "anabranch-graph",
             "anabranch-ops",

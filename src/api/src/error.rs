@@ -219,6 +219,7 @@ impl From<ControlError> for ApiError {
             | ControlError::Invalid { .. }
             | ControlError::NoSource { .. }
             | ControlError::Refused(..)
+            | ControlError::Elsewhere(_)
             | ControlError::Loading(_) => Kind::FailedPrecondition,
             ControlError::Late => Kind::Unavailable,
             ControlError::Busy(_) => Kind::Aborted,

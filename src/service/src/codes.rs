@@ -39,6 +39,9 @@ anabranch_record::codes! {
     /// Another operation on the pipeline is in progress.
     PIPELINE_BUSY: "pipeline.busy", "Retry when it has finished.";
 
+    /// Another node of the cluster runs the pipeline.
+    PIPELINE_ELSEWHERE: "pipeline.elsewhere", "Send the request to the node that runs the pipeline.";
+
     /// The pipeline has errors and cannot be started.
     PIPELINE_INVALID: "pipeline.invalid", "Correct what `pipelines validate` reports.";
 

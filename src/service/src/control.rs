@@ -46,6 +46,9 @@ pub enum ControlError {
     /// The pipeline does not run.
     #[error("pipeline {0} does not run")]
     NotRunning(Str),
+    /// Another node of the cluster runs the pipeline.
+    #[error("another node of the cluster runs pipeline {0}")]
+    Elsewhere(Str),
     /// The pipeline is already stopping.
     #[error("pipeline {0} is stopping")]
     Stopping(Str),
@@ -94,6 +97,7 @@ impl ControlError {
             ControlError::NotFound(_) => codes::PIPELINE_NOT_FOUND,
             ControlError::Running(_) => codes::PIPELINE_RUNNING,
             ControlError::NotRunning(_) => codes::PIPELINE_NOT_RUNNING,
+            ControlError::Elsewhere(_) => codes::PIPELINE_ELSEWHERE,
             ControlError::Stopping(_) => codes::PIPELINE_STOPPING,
             ControlError::Invalid { .. } => codes::PIPELINE_INVALID,
             ControlError::Loading(_) => codes::PIPELINE_LOADING,
@@ -117,6 +121,7 @@ impl ControlError {
             ControlError::Invalid { .. } => Some("`anabranch pipelines validate` shows all errors in files"),
             ControlError::Busy(_) => Some("try again in a moment"),
             ControlError::NotRunning(_) => Some("start the pipeline first"),
+            ControlError::Elsewhere(_) => Some("send the request to the node that runs the pipeline"),
             ControlError::NotFound(_)
             | ControlError::NoSource { .. }
             | ControlError::Refused(..)
@@ -209,12 +214,40 @@ impl Control {
             // The final status is still being stored.
             entry.wait_until_stopped().await;
         }
+        if self.shared().store.membership().is_some() && entry.tenure().is_none() {
+            if entry.seen.borrow().status.is_live() {
+                return Err(ControlError::Running(entry.id.clone()));
+            }
+            return self.want(&entry).await;
+        }
         if entry.is_live() {
             let stopping = *entry.orders.borrow() != LifecycleCommand::Run;
             let id = entry.id.clone();
             return Err(if stopping { ControlError::Stopping(id) } else { ControlError::Running(id) });
         }
         self.begin(&entry)
+    }
+
+    /// Returns why a pipeline that does not run here cannot be stopped or asked.
+    fn not_running(&self, entry: &PipelineEntry) -> ControlError {
+        let is_shared = self.shared().store.membership().is_some();
+        match is_shared && entry.tenure().is_none() && entry.seen.borrow().status.is_live() {
+            true => ControlError::Elsewhere(entry.id.clone()),
+            false => ControlError::NotRunning(entry.id.clone()),
+        }
+    }
+
+    /// Has a node of the cluster run a pipeline that no node runs.
+    async fn want(&self, entry: &PipelineEntry) -> Result<(), ControlError> {
+        let store = &self.shared().store;
+        let status = Status::Stopped { reason: StopReason::System };
+        store.set_status(&entry.id, status.clone()).await?;
+        store.want(&entry.id, true).await?;
+        entry.show(status);
+        if let Some(membership) = store.membership() {
+            membership.look();
+        }
+        Ok(())
     }
 
     /// Stops a pipeline: it stops reading and delivers what it has read. With `force` it drops records in flight, which
@@ -226,7 +259,7 @@ impl Control {
     pub async fn stop(&self, id: &str, force: bool, wait: bool) -> Result<(), ControlError> {
         let (entry, gate) = self.gate(id).await?;
         if !entry.is_live() || !entry.seen.borrow().status.is_live() {
-            return Err(ControlError::NotRunning(entry.id.clone()));
+            return Err(self.not_running(&entry));
         }
         let by = StopReason::User;
         let order = if force { LifecycleCommand::Kill { by } } else { LifecycleCommand::Stop { budget: None, by } };
@@ -289,7 +322,7 @@ impl Control {
     pub async fn backfill(&self, id: &str, connector: &str, part: Str) -> Result<(), ControlError> {
         let entry = self.entry(id)?;
         if !entry.is_live() {
-            return Err(ControlError::NotRunning(entry.id.clone()));
+            return Err(self.not_running(&entry));
         }
         let asked = entry.requests.ask(connector, Request::Backfill { part });
         match timeout(PATIENCE, asked).await {
@@ -403,6 +436,21 @@ impl Control {
             NextStart::Loading => return Err(ControlError::Loading(id)),
         };
         let Shared { store, schemas, log, executor, opening, recovery, once, traces, .. } = self.shared();
+        let store = match (store.membership(), entry.tenure()) {
+            (None, _) => store.clone(),
+            (Some(_), Some(holding)) => store.held_while(holding),
+            (Some(_), None) => {
+                // Whichever node has room runs it.
+                let (control, entry) = (self.clone(), entry.clone());
+                self.see_to(Task::Errand("the start", id), async move {
+                    if let Err(error) = control.want(&entry).await {
+                        tracing::error!(pipeline = %entry.id, %error, "the pipeline is not started");
+                    }
+                    JobResult::Errand
+                });
+                return Ok(());
+            }
+        };
         log.mask(pipeline.compiled.secrets.iter().cloned());
         // A pipeline must not start after the order to stop all of them.
         let table = locked(&self.inner.pipelines);
@@ -427,7 +475,7 @@ impl Control {
                 requests: entry.requests.clone(),
                 traces: traces.as_ref().map(|traces| traces.tracing()),
             },
-            store: store.clone(),
+            store,
             schemas: schemas.clone(),
             log: log.clone(),
             executor: executor.clone(),

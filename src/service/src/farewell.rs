@@ -198,6 +198,7 @@ impl Control {
             active: std::sync::Arc::new(shared.store.clone()),
             schemas: shared.schemas.clone(),
             network: Network::Open,
+            has_rivals: false,
         };
         let role = if connector.role == "source" { Role::Source } else { Role::Destination };
         let log = shared.log.clone();

@@ -47,6 +47,7 @@ mod paths;
 mod pipeline;
 mod pipeline_table;
 pub mod pipelines;
+mod placement;
 pub mod positions;
 mod progress;
 pub mod recovery;

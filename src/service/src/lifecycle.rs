@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use anabranch_cluster::TICK;
 use anabranch_graph::exec::{self, Ending, LaneCount, Progress, RunOptions, Services, SourceBacklog};
 use anabranch_graph::plan::StagePlan;
 use anabranch_plugin::host::Network;
@@ -178,6 +179,11 @@ impl LifecycleState {
         runs.map(|progress| progress.backlogs()).find(|known| !known.is_empty()).unwrap_or_default()
     }
 
+    /// Another node of the cluster delivers what the runs in this process did not deliver.
+    pub(super) fn leave_to_others(&mut self) {
+        (self.left_over, self.past) = (false, None);
+    }
+
     /// Ends the current run. `drained` is true if everything that it read is delivered.
     fn end_run(&mut self, drained: bool) {
         let Some(ended) = self.progress.take() else { return };
@@ -300,6 +306,17 @@ impl PipelineLifecycle {
                     return self.stopped(PipelineOutcome::NotDrained { left: Vec::new() }).await;
                 }
                 Ending::Killed => return self.degraded("the run was killed".to_owned(), None).await,
+                // The tenure of this node tells whether another one runs the pipeline, or an earlier run of this node
+                // was in the way.
+                Ending::Faulted(fault)
+                    if fault.code() == anabranch_plugin::codes::FENCED && self.store.membership().is_some() =>
+                {
+                    sleep(TICK).await;
+                    match self.regain(self.log.masked(&fault.to_string())).await {
+                        Some(outcome) => return outcome,
+                        None => continue,
+                    }
+                }
                 Ending::Faulted(fault) => {
                     let error = self.log.masked(&fault.to_string());
                     let place = fault.node().cloned();
@@ -413,6 +430,7 @@ impl PipelineLifecycle {
             active: Arc::new(self.store.clone()),
             schemas: self.schemas.clone(),
             network: Network::Open,
+            has_rivals: self.store.membership().is_some(),
         };
         let unopened = self.stopped_before_it_opened();
         let permit = tokio::select! {

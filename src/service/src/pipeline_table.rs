@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use anabranch_graph::exec::{SourceRequests, Taps};
 use anabranch_record::text::Str;
-use anabranch_store::{Status, StopReason};
+use anabranch_store::{Status, StopReason, StoreOwnership};
 use tokio::sync::{Mutex as Gate, watch};
 
 use crate::lifecycle::{LifecycleCommand, LifecycleState};
@@ -42,6 +42,8 @@ pub(super) struct PipelineEntry {
     /// True during a trial start: its outcome concerns the request and not the service.
     on_trial: AtomicBool,
     plan: Mutex<NextStart>,
+    /// Whether this node of a cluster has the pipeline; `None` if another node has it, or none.
+    tenure: Mutex<Option<watch::Receiver<StoreOwnership>>>,
 }
 
 impl PipelineEntry {
@@ -60,6 +62,7 @@ impl PipelineEntry {
             live: watch::Sender::new(false),
             on_trial: AtomicBool::new(false),
             plan: Mutex::new(plan),
+            tenure: Mutex::new(None),
         })
     }
 
@@ -75,6 +78,14 @@ impl PipelineEntry {
             self.show(Status::Stopped { reason: StopReason::User });
         }
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = plan;
+    }
+
+    pub(super) fn tenure(&self) -> Option<watch::Receiver<StoreOwnership>> {
+        self.tenure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_tenure(&self, tenure: Option<watch::Receiver<StoreOwnership>>) {
+        *self.tenure.lock().unwrap_or_else(PoisonError::into_inner) = tenure;
     }
 
     /// Shows a status while the pipeline is not live.

@@ -36,6 +36,7 @@ use crate::lifecycle::PipelineOutcome;
 use crate::listener::{Listener, Served};
 use crate::pipeline_table::{NextStart, PipelineEntry};
 use crate::pipelines::{Invalid, Pipelines};
+use crate::placement::place;
 use crate::status_line::StatusLine;
 use crate::stops::{StopSource, Stops};
 use crate::tasks::{Job, JobResult, Overdue, Task, Tasks};
@@ -256,7 +257,8 @@ impl Service {
         }
         limits::tell(&pipelines.good);
         let mut starting = self.take_in(pipelines, control);
-        if !self.once {
+        let membership = control.shared().store.membership().cloned();
+        if !self.once && membership.is_none() {
             begin(std::mem::take(&mut starting), control);
         }
         let made_ids: Vec<Str> = made.iter().map(|pipeline| pipeline.id.clone()).collect();
@@ -272,13 +274,14 @@ impl Service {
         };
         let Some(read) = self.attended(&mut stops, read).await else { return Ok(RunSummary::signalled()) };
         starting.extend(self.take_back(read, control));
-        if self.once {
-            sequence::begin_in_turn(&starting, control);
-        } else {
-            begin(starting, control);
+        match &membership {
+            // The units of this node decide.
+            Some(_) => {}
+            None if self.once => sequence::begin_in_turn(&starting, control),
+            None => begin(starting, control),
         }
         let mut loading = compile.map(tokio::task::spawn_blocking);
-        if control.live_pipelines().is_empty() && !self.once && loading.is_none() {
+        if control.live_pipelines().is_empty() && !self.once && loading.is_none() && membership.is_none() {
             tracing::warn!(
                 "there is no pipeline to start; `anabranch pipelines init` writes one, and the API creates them; \
                  waiting for Ctrl+C"
@@ -292,6 +295,12 @@ impl Service {
             pending::<()>().await;
         });
 
+        let mut placing = pin!(async {
+            match membership.clone() {
+                Some(membership) => place(control.clone(), membership, self.settings.shutdown_timeout).await,
+                None => pending().await,
+            }
+        });
         let store = control.shared().store.clone();
         let mut holding = store.holding();
         // Idle pipelines do not write, and would not notice that the file is missing.
@@ -351,7 +360,10 @@ impl Service {
                             JobResult::Errand
                         });
                     }
-                    begin(self.take_in(pipelines, control), control);
+                    let starting = self.take_in(pipelines, control);
+                    if membership.is_none() {
+                        begin(starting, control);
+                    }
                 }
                 signal = stops.next() => {
                     if stopping {
@@ -381,6 +393,7 @@ impl Service {
                     stopping = true;
                     deadline = self.stop(control);
                 }
+                () = &mut placing => {}
                 // Polled until the end, because it may hold resources that it still has to release.
                 () = &mut companion => {}
                 () = until(deadline) => break,
@@ -429,6 +442,9 @@ impl Service {
 
     /// Orders all pipelines to stop. Returns the time when the service abandons those that still run.
     fn stop(&self, control: &Control) -> Option<Instant> {
+        if let Some(membership) = control.shared().store.membership() {
+            membership.drain();
+        }
         let budget = self.settings.shutdown_timeout;
         control.stop_all(budget);
         budget.map(|budget| Instant::now() + budget + GRACE)

@@ -214,6 +214,21 @@ pub const KEYS: &[SettingKey] = &[
         "Table of the PostgreSQL store; created if it does not exist.",
     ),
     SettingKey::new(
+        "cluster.url",
+        SettingType::Text,
+        None,
+        "Connection URL of the PostgreSQL database that the nodes of a cluster share. With it, this service is a node: it \
+         runs the pipelines that no other node runs, and takes over those of a node that fails. The store is the table \
+         db.postgres.table of this database.",
+    )
+    .secret(),
+    SettingKey::new(
+        "cluster.node",
+        SettingType::Text,
+        None,
+        "Name of this node, which logs and commands show. The default is the name of the machine.",
+    ),
+    SettingKey::new(
         "engine.replay-rows",
         SettingType::Int { min: 1 },
         Some("16384"),

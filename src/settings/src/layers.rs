@@ -23,8 +23,8 @@ use crate::declaration::{ENVIRONMENT_PREFIX, KEYS, SettingKey, SettingType};
 use crate::file;
 use crate::resolved::{Resolved, Source};
 use crate::settings::{
-    ConfluentLogin, ConfluentSettings, ConnectorSettings, Database, EgressSettings, PipelineSettings, PostgresDatabase,
-    ProcessorSettings, RecoveryPolicy, Schemas, Settings, below,
+    ClusterSettings, ConfluentLogin, ConfluentSettings, ConnectorSettings, Database, EgressSettings, PipelineSettings,
+    PostgresDatabase, ProcessorSettings, RecoveryPolicy, Schemas, Settings, below,
 };
 use crate::traces::parse_share;
 
@@ -223,13 +223,14 @@ impl<'a> Checking<'a> {
         if self.text("schema-registry.type") == "confluent" {
             self.check_confluent();
         }
+        self.check_cluster();
         self.check_idle();
         self.check_listener();
         self.check_traces();
         if !self.findings.has_errors() {
             self.check_idle_traces();
         }
-        if self.text("db.type") == "postgres" {
+        if self.text("db.type") == "postgres" && self.text("cluster.url").is_empty() {
             let entry = self.entry("db.type");
             let refuse = |what: &str| Diagnostic::error(codes::SERVICE_INVALID_VALUE, what.to_owned());
             if !cfg!(feature = "postgres") {
@@ -311,6 +312,9 @@ impl<'a> Checking<'a> {
         ];
         for (prefix, switch, wanted) in choices {
             let chosen = self.text(switch);
+            if prefix == "db.postgres." && !self.text("cluster.url").is_empty() {
+                continue;
+            }
             let idle = self.resolved.iter().find(|entry| {
                 let is_given =
                     entry.source != Source::Default && entry.text.as_ref().is_some_and(|text| !text.is_empty());
@@ -368,11 +372,60 @@ impl<'a> Checking<'a> {
         self.text(name).split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
     }
 
+    /// Checks that the cluster and the store are the same.
+    fn check_cluster(&mut self) {
+        let entry = self.entry("cluster.url");
+        if self.text("cluster.url").is_empty() {
+            let name = self.entry("cluster.node");
+            if !self.text("cluster.node").is_empty() {
+                let message = "cluster.node has no effect: cluster.url is not set".to_owned();
+                let hint = Some("set cluster.url, or remove this setting".to_owned());
+                self.report(name, Diagnostic::warning(codes::SERVICE_NO_EFFECT, message), hint);
+            }
+            return;
+        }
+        let refuse = |what: String| Diagnostic::error(codes::SERVICE_INVALID_VALUE, what);
+        if !cfg!(feature = "postgres") {
+            let what = "cluster.url: this program was built without PostgreSQL (feature `postgres`)".to_owned();
+            self.report(entry, refuse(what), None);
+        }
+        let contradicts = [
+            ("db.type", self.text("db.type") != "postgres"),
+            ("db.path", true),
+            ("db.postgres.connection-string", self.text("db.postgres.connection-string") != self.text("cluster.url")),
+        ];
+        for (name, differs) in contradicts {
+            let entry = self.entry(name);
+            let is_given = entry.source != Source::Default && !self.text(name).is_empty();
+            if is_given && differs {
+                let what = format!("{name} contradicts cluster.url, which is the store of a node of a cluster");
+                self.report(entry, refuse(what), Some(format!("remove {name}, or cluster.url")));
+            }
+        }
+    }
+
+    /// Returns the store that the nodes of the cluster share.
+    fn cluster(&self) -> Option<ClusterSettings> {
+        let is_given = !self.text("cluster.url").is_empty();
+        is_given.then(|| ClusterSettings {
+            database: PostgresDatabase {
+                connection: self.credential("cluster.url"),
+                table: self.text("db.postgres.table").to_owned(),
+            },
+            node: Some(self.text("cluster.node").to_owned()).filter(|name| !name.is_empty()),
+        })
+    }
+
     fn settings(&self, config_path: PathBuf) -> Settings {
+        let cluster = self.cluster();
         let shutdown = self.duration("shutdown.timeout");
         Settings {
             config_path,
             database: match self.text("db.type") {
+                _ if cluster.is_some() => Database::Postgres(PostgresDatabase {
+                    connection: self.credential("cluster.url"),
+                    table: self.text("db.postgres.table").to_owned(),
+                }),
                 "inmemory" => Database::InMemory,
                 "postgres" => Database::Postgres(PostgresDatabase {
                     connection: self.credential("db.postgres.connection-string"),
@@ -380,6 +433,7 @@ impl<'a> Checking<'a> {
                 }),
                 _ => Database::Embedded(self.path("db.path")),
             },
+            cluster,
             store_wait: self.duration("db.wait"),
             schemas: match self.text("schema-registry.type") {
                 "confluent" => Schemas::Confluent(ConfluentSettings {

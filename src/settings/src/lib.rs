@@ -31,7 +31,7 @@ pub use layers::{Layers, SettingsFindings};
 pub use listener::{ApiSettings, Compatibility, ServedSchemas, token_in};
 pub use resolved::{Resolved, Source};
 pub use settings::{
-    ConfluentLogin, ConfluentSettings, ConnectorSettings, Database, EgressSettings, PipelineSettings, PostgresDatabase,
-    ProcessorSettings, RecoveryPolicy, Schemas, Settings,
+    ClusterSettings, ConfluentLogin, ConfluentSettings, ConnectorSettings, Database, EgressSettings, PipelineSettings,
+    PostgresDatabase, ProcessorSettings, RecoveryPolicy, Schemas, Settings,
 };
 pub use traces::TraceSettings;

@@ -19,6 +19,8 @@ pub struct Settings {
     pub config_path: PathBuf,
     /// The state store.
     pub database: Database,
+    /// The cluster that the service is a node of; `None` = it runs alone.
+    pub cluster: Option<ClusterSettings>,
     /// How long the start of the service waits for the store; 0 = not at all.
     pub store_wait: Duration,
     /// The schema registry.
@@ -58,6 +60,15 @@ pub enum Database {
     InMemory,
     /// A PostgreSQL table.
     Postgres(PostgresDatabase),
+}
+
+/// A service that is a node of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterSettings {
+    /// The store that the nodes share.
+    pub database: PostgresDatabase,
+    /// Name of this node; `None` = the name of the machine.
+    pub node: Option<String>,
 }
 
 /// A PostgreSQL table. `Debug` leaves out the connection, which contains a password.

@@ -21,6 +21,17 @@ pub struct Provision {
     pub at: Moment,
 }
 
+/// What became of a set of files that was to be imported into the store of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Import {
+    /// It is stored, with these changes.
+    Stored(Vec<ConfigurationChange>),
+    /// It is the set that was imported last: nothing was changed.
+    Current,
+    /// It was imported before, and another set has replaced it since: nothing was changed.
+    Older,
+}
+
 /// The entity that a change concerns.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Entity {
@@ -94,8 +105,28 @@ pub(super) struct Differences {
     pub(super) changes: Vec<ConfigurationChange>,
 }
 
-/// Compares all stored pipelines with the files.
-pub(super) fn provision(mut stored: BTreeMap<Str, StoredPipeline>, provision: &Provision) -> Differences {
+/// Compares all stored pipelines with the files, at the start of the only process that runs them.
+pub(super) fn provision(stored: BTreeMap<Str, StoredPipeline>, provision: &Provision) -> Differences {
+    compare_files(stored, provision, after_restart)
+}
+
+/// Compares all stored pipelines with files that are imported into a cluster. Pipelines may run on its nodes: their
+/// statuses stay.
+pub(super) fn import(stored: BTreeMap<Str, StoredPipeline>, provision: &Provision) -> Differences {
+    compare_files(stored, provision, |status, autostart| match status {
+        // The file declares a pipeline that was invalid before.
+        Status::Invalid if autostart => Status::Stopped { reason: StopReason::System },
+        Status::Invalid => Status::Stopped { reason: StopReason::User },
+        _ => status.clone(),
+    })
+}
+
+/// `status_after` returns the status of a stored pipeline from its status before and whether it is to be started.
+fn compare_files(
+    mut stored: BTreeMap<Str, StoredPipeline>,
+    provision: &Provision,
+    status_after: impl Fn(&Status, bool) -> Status,
+) -> Differences {
     let mut found = Differences::default();
     for pipeline in &provision.good {
         // A file does not replace a pipeline that was created through the API.
@@ -105,14 +136,14 @@ pub(super) fn provision(mut stored: BTreeMap<Str, StoredPipeline>, provision: &P
         let old = stored.remove(&pipeline.id);
         let status = match &old {
             None => Status::Stopped { reason: StopReason::User },
-            Some(old) => after_restart(&old.status, pipeline.autostart),
+            Some(old) => status_after(&old.status, pipeline.autostart),
         };
         found.replace(old.as_ref(), StoredPipeline { status, ..pipeline.clone() }, provision.at);
     }
     for (id, old) in stored {
         let mut next = old.clone();
         let of_the_api = old.origin == Origin::Api;
-        next.status = after_restart(&old.status, of_the_api);
+        next.status = status_after(&old.status, of_the_api);
         if of_the_api {
             // Files do not declare this pipeline.
         } else if provision.invalid.contains(&id) {

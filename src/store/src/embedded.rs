@@ -9,6 +9,7 @@ use anabranch_process::panics::caught;
 use redb::{Database, Durability, ReadableDatabase as _, WriteTransaction};
 use tokio::sync::{oneshot, watch};
 
+use crate::compare::Import;
 use crate::failure::Failure;
 use crate::file::StoreFile;
 use crate::letters::{LetterChange, LetterSelection};
@@ -238,7 +239,9 @@ fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<WriteRes
 
 fn apply(transaction: &WriteTransaction, write: Write) -> Result<WriteResult, WriteFailure> {
     match write {
-        Write::Claim(unit) => tables::claim(transaction, unit).map(WriteResult::Epoch),
+        Write::Claim { unit, by: _ } => tables::claim(transaction, unit).map(WriteResult::Epoch),
+        // One process owns the file: it runs what it wants to run.
+        Write::Want { .. } => Ok(WriteResult::Nothing),
         Write::Marks { epoch, moves, receipts, drops } => {
             tables::check(transaction, &epoch)?;
             tables::commit(transaction, &epoch.unit, &moves, &receipts, &drops)?;
@@ -251,6 +254,10 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<WriteResult, Wr
         Write::Provision(provision) => {
             let found = compare::provision(tables::take_pipelines(transaction)?, &provision);
             tables::apply(transaction, found).map(WriteResult::Changes)
+        }
+        Write::Import { provision, .. } => {
+            let found = compare::import(tables::take_pipelines(transaction)?, &provision);
+            tables::apply(transaction, found).map(|changes| WriteResult::Imported(Import::Stored(changes)))
         }
         Write::Replace { pipeline, at } => {
             let stored = tables::take_pipelines(transaction)?;

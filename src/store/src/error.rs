@@ -25,6 +25,17 @@ pub enum OpenError {
         /// True if the store is a file.
         is_file: bool,
     },
+    /// The nodes of a cluster use the store.
+    #[error(
+        "the store {place} belongs to a cluster, whose node {node} runs: send the request to a node with --api, or stop \
+         all nodes"
+    )]
+    Cluster {
+        /// The table and its server.
+        place: String,
+        /// Name of a node.
+        node: String,
+    },
     /// The file of an open store is missing, or another file is in its place.
     #[error(
         "the file of the state store, {}, is gone or another file is in its place: put it back before you start the \
@@ -110,7 +121,7 @@ impl OpenError {
     /// again.
     pub fn is_passing(&self) -> bool {
         match self {
-            OpenError::InUse { .. } | OpenError::Full { .. } => true,
+            OpenError::InUse { .. } | OpenError::Cluster { .. } | OpenError::Full { .. } => true,
             #[cfg(feature = "postgres")]
             OpenError::Postgres(refused) => refused.is_passing(),
             #[cfg(not(feature = "postgres"))]

@@ -20,7 +20,7 @@ impl Failure {
     /// Returns `None` if the writer failed and not the store.
     fn of(error: &StoreError) -> Option<Failure> {
         match error {
-            StoreError::Fenced { .. } => None,
+            StoreError::Fenced { .. } | StoreError::Elsewhere { .. } => None,
             StoreError::Unavailable(cause) => Some(Failure::Unavailable(cause.to_string())),
             StoreError::Gone(what) => Some(Failure::Gone(what.clone())),
             StoreError::Damaged(what) => Some(Failure::Damaged(what.clone())),

@@ -37,7 +37,7 @@ mod schemas;
 mod store;
 mod tables;
 
-pub use compare::{Action, ConfigurationChange, Entity, Provision, between};
+pub use compare::{Action, ConfigurationChange, Entity, Import, Provision, between};
 pub use entity::{
     Moment, Origin, Status, StopReason, StoredConnector, StoredDeadLetter, StoredPipeline, StoredProcessor,
     StoredSetting,

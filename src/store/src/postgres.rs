@@ -11,6 +11,8 @@
 //! transaction holds its rows until it ends, and the repeated one waits for them.
 
 mod connection;
+mod imports;
+mod leases;
 mod letters;
 mod owner;
 mod schemas;
@@ -32,6 +34,7 @@ use tokio::time::{Instant, timeout};
 use crate::owner::{Owner, StoreOwnership};
 use crate::request::{Read, ReadResult, Write, WriteResult};
 use connection::{Address, is_passing};
+pub(crate) use leases::Leases;
 pub(crate) use owner::Ownership;
 use session::{Client, Failure, Session};
 use table::Table;
@@ -103,6 +106,8 @@ pub(super) enum TakeError {
     Refused(PostgresError),
     /// Another process owns the store; its name, if known.
     InUse(Option<Owner>),
+    /// The nodes of a cluster use the store; the name of one of them.
+    Cluster(String),
 }
 
 enum Request {
@@ -135,6 +140,13 @@ impl Postgres {
     /// Connects, and creates the table if it does not exist. Waits for the server.
     pub(super) fn open(database: &PostgresDatabase) -> Result<Postgres, PostgresError> {
         Postgres::start(Address::parse(&database.connection)?, Table::parse(&database.table)?)
+    }
+
+    /// Opens the tables as a node of a cluster, which does not own them alone.
+    pub(super) fn open_shared(database: &PostgresDatabase) -> Result<Postgres, PostgresError> {
+        let table = Table::parse(&database.table)?;
+        table.is_shared.set(true);
+        Postgres::start(Address::parse(&database.connection)?, table)
     }
 
     fn start(address: Address, table: Table) -> Result<Postgres, PostgresError> {

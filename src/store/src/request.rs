@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use anabranch_cluster::NodeId;
 use anabranch_plugin::schema::{Schema, SchemaVersion};
 use anabranch_plugin::state::{Epoch, Receipt, ResultKey, StoreError, Unit};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 use bytes::Bytes;
 
-use crate::compare::{ConfigurationChange, Provision};
+use crate::compare::{ConfigurationChange, Import, Provision};
 use crate::entity::{Moment, Status, StoredPipeline};
 use crate::schemas::Deletion;
 use crate::{letters, schemas};
@@ -17,7 +18,16 @@ use crate::{letters, schemas};
 /// writes.
 #[derive(Debug)]
 pub(crate) enum Write {
-    Claim(Unit),
+    /// Claims a unit; `by` is the node that claims it, in a cluster.
+    Claim {
+        unit: Unit,
+        by: Option<NodeId>,
+    },
+    /// Sets whether a pipeline is to run on one of the nodes.
+    Want {
+        pipeline: Str,
+        wanted: bool,
+    },
     Marks {
         epoch: Epoch,
         moves: Vec<(LaneId, Mark)>,
@@ -29,6 +39,12 @@ pub(crate) enum Write {
         status: Status,
     },
     Provision(Provision),
+    /// Imports a set of files into the store of a cluster. `set` identifies their content.
+    Import {
+        provision: Provision,
+        set: String,
+        again: bool,
+    },
     Replace {
         pipeline: Box<StoredPipeline>,
         at: Moment,
@@ -81,14 +97,15 @@ impl Write {
             Write::Marks { moves, drops, .. } => {
                 moves.iter().map(|(_, mark)| SMALL + mark.position.0.len()).sum::<usize>() + drops.len() * SMALL
             }
-            Write::Provision(provision) => provision.good.len() * 8 * SMALL,
+            Write::Provision(provision) | Write::Import { provision, .. } => provision.good.len() * 8 * SMALL,
             Write::Replace { .. } => 8 * SMALL,
             Write::Keep { entries, .. } => entries.iter().map(|(_, value)| SMALL + value.len()).sum(),
             Write::Active { settings, .. } => SMALL + settings.len(),
             Write::Schema { text, .. } => SMALL + text.len(),
             Write::Letters { change, .. } => SMALL + change.weight(),
             Write::Trial(bytes) => *bytes,
-            Write::Claim(_)
+            Write::Claim { .. }
+            | Write::Want { .. }
             | Write::Status { .. }
             | Write::Delete { .. }
             | Write::Forget { .. }
@@ -103,6 +120,7 @@ pub(crate) enum WriteResult {
     Nothing,
     Epoch(Epoch),
     Changes(Vec<ConfigurationChange>),
+    Imported(Import),
     Schema(Schema),
     Letters(letters::LetterChangeResult),
 }

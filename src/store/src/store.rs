@@ -1,6 +1,7 @@
 //! The handle of the store.
 
 mod backup;
+mod cluster;
 mod letters;
 mod open;
 mod positions;
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_cluster::Membership;
 use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
 use anabranch_plugin::state::{
     ActiveSettings, Commit, Epoch, Receipt, ResultCache, ResultKey, StateStore, StoreError, Unit,
@@ -47,6 +49,8 @@ pub struct Store {
     meter: Meter,
     evictions: Evictions,
     holding: watch::Receiver<StoreOwnership>,
+    /// The membership in a cluster, if several nodes share the store.
+    membership: Option<Membership>,
     /// The session that proves that this process owns a store in PostgreSQL.
     #[cfg(feature = "postgres")]
     ownership: Option<Arc<Ownership>>,
@@ -192,6 +196,9 @@ impl Store {
     /// Releases the store, so that the next owner can begin immediately. This process must not run pipelines after
     /// this.
     pub async fn release(&self) {
+        if let Some(membership) = &self.membership {
+            membership.leave().await;
+        }
         #[cfg(feature = "postgres")]
         if let Some(ownership) = &self.ownership {
             ownership.release().await;
@@ -234,7 +241,14 @@ impl Store {
 #[async_trait]
 impl StateStore for Store {
     async fn claim(&self, unit: &Unit) -> Result<Epoch, StoreError> {
-        match self.write(Write::Claim(unit.clone())).await? {
+        let by = match &self.membership {
+            Some(membership) => match membership.standing().borrow().id {
+                Some(id) => Some(id),
+                None => return Err(StoreError::Unavailable("this node is not a member of its cluster".into())),
+            },
+            None => None,
+        };
+        match self.write(Write::Claim { unit: unit.clone(), by }).await? {
             WriteResult::Epoch(epoch) => Ok(epoch),
             other => Err(contradiction(&other)),
         }

@@ -3,8 +3,11 @@
 use std::future::pending;
 use std::time::{Duration, Instant};
 
+use anabranch_cluster::Announcement;
 use anabranch_plugin::backoff::Backoff;
-use anabranch_store::{OpenError, Store, StoreOwnership};
+use anabranch_record::text::Str;
+use anabranch_settings::ClusterSettings;
+use anabranch_store::{OpenError, Owner, Store, StoreOwnership};
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
@@ -59,8 +62,12 @@ impl Service {
         let mut logged: Option<(String, Instant)> = None;
         let mut failures = 0;
         loop {
-            let database = self.settings.database.clone();
-            let opened = tokio::task::spawn_blocking(move || Store::own(&database)).await;
+            let (database, cluster) = (self.settings.database.clone(), self.settings.cluster.clone());
+            let opened = tokio::task::spawn_blocking(move || match cluster {
+                Some(cluster) => join(&cluster),
+                None => Store::own(&database),
+            })
+            .await;
             let failed = |error| ServiceError::System { what: "open the store", error: std::io::Error::other(error) };
             let error = match opened.map_err(failed)? {
                 Ok(store) => return Ok(store),
@@ -84,6 +91,13 @@ impl Service {
             sleep(PAUSES.after(failures).min(left)).await;
         }
     }
+}
+
+/// Opens the store as a node of a cluster.
+fn join(cluster: &ClusterSettings) -> Result<Store, OpenError> {
+    let name = cluster.node.clone().unwrap_or_else(|| Owner::here().host);
+    let announced = Announcement { name: name.into(), url: Str::default(), version: env!("CARGO_PKG_VERSION").into() };
+    Store::join(&cluster.database, announced)
 }
 
 /// Waits until this service has lost its store permanently. Returns the reason.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anabranch_config::DesiredStatus;
 use anabranch_record::text::Str;
-use anabranch_store::{Moment, Origin, Provision, Status, StopReason, StoredPipeline};
+use anabranch_store::{Import, Moment, Origin, Provision, Status, StopReason, StoredPipeline};
 
 use super::{Service, ids_of};
 use crate::control::Control;
@@ -70,6 +70,21 @@ impl Service {
             for reread in renames::rereads(store, old, new, gone).await? {
                 tracing::warn!(pipeline = %new.id, "{reread}");
             }
+        }
+        if store.membership().is_some() {
+            match store.import(provision, false).await? {
+                Import::Stored(changes) => {
+                    for change in changes {
+                        tracing::info!(pipeline = %change.pipeline, "{change}");
+                    }
+                }
+                Import::Current => tracing::info!("the cluster has the pipeline files of this node"),
+                Import::Older => tracing::warn!(
+                    "the pipeline files of this node are not imported: the cluster had them before, and others have \
+                     replaced them since"
+                ),
+            }
+            return Ok(());
         }
         for change in store.provision(provision).await? {
             tracing::info!(pipeline = %change.pipeline, "{change}");

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anabranch_plugin::letter::{LetterBounds, WhenFull};
 use anabranch_plugin::state::StoreError;
-use tokio_postgres::types::ToSql;
 
-use super::session::{Client, Failure as Error, Transaction};
+use super::session::{Client, Failure as Error, Parameter, Transaction};
 use super::table::{KEY, Table};
 use crate::letters::{
     ANSWER_BYTES, LetterAnswer, LetterChange, LetterChangeResult, LetterKey, LetterQuery, LetterSelection,
@@ -394,7 +393,7 @@ impl<'t> LetterChanges<'t> {
         &mut self,
         transaction: &Transaction<'_>,
         condition: &str,
-        value: &(dyn ToSql + Sync),
+        value: &dyn Parameter,
     ) -> Result<u64, Error> {
         let sql = format!(
             "WITH gone AS (DELETE FROM {} WHERE pipeline = $1 AND {condition} RETURNING octet_length(value) AS size) \

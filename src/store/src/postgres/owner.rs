@@ -24,7 +24,7 @@ const BEAT: Duration = Duration::from_secs(2);
 /// A process whose last heartbeat is older than this must not run pipelines.
 const SAFE: Duration = Duration::from_secs(6);
 /// The next owner begins when the last heartbeat of the previous one is older than this.
-const LEASE: Duration = Duration::from_secs(10);
+pub(super) const LEASE: Duration = Duration::from_secs(10);
 /// Time between two attempts to take the lock again.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Time limit for an answer of the server.
@@ -34,7 +34,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 const KEEPALIVE: &str = "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3";
 
 /// Kind of the row with the owner.
-const OWNER: &str = "owner";
+pub(super) const OWNER: &str = "owner";
 
 /// The ownership of this process. Dropping it releases the store some time later; [`Ownership::release`] waits until it
 /// is released.
@@ -122,6 +122,10 @@ impl Claim {
                 }
                 LockAttempt::Left { .. } => {}
                 LockAttempt::Others(by) => return Err(TakeError::InUse(understood(&by))),
+            }
+            if let Some(node) = self.node().await.map_err(|error| self.refused(&error))? {
+                self.session = None;
+                return Err(TakeError::Cluster(node));
             }
             self.beat = Instant::now();
             return self.write().await.map_err(|error| self.refused(&error));
@@ -255,6 +259,18 @@ impl Claim {
             (Some(true), Some((by, ago))) => LockAttempt::Left { ago: Duration::from_millis(ago), by },
             (_, row) => LockAttempt::Others(row.unwrap_or_default().0),
         })
+    }
+
+    /// Returns the name of a node whose cluster uses the store. While this session has the lock, no node joins.
+    async fn node(&mut self) -> Result<Option<String>, Failure> {
+        let nodes = self.table.nodes.clone();
+        let client = self.client().await?;
+        let exists = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&nodes]).await?;
+        if !exists.get::<_, bool>(0) {
+            return Ok(None);
+        }
+        let sql = format!("SELECT name FROM {nodes} WHERE expires > clock_timestamp() ORDER BY name LIMIT 1");
+        Ok(client.query_opt(&sql, &[]).await?.map(|row| row.get(0)))
     }
 
     /// Writes the name and a heartbeat.

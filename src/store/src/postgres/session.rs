@@ -1,5 +1,8 @@
 //! Statements with a time limit. A server that is silent (a frozen machine, a network that drops every packet) does not
 //! close the connection: without a limit, callers would wait forever.
+//!
+//! Statements are not prepared: a proxy that gives each transaction another session, such as pgbouncer, would not find
+//! them again. So the client names the types of parameters, and a statement costs one round trip.
 
 use std::time::Duration;
 
@@ -63,31 +66,59 @@ pub(super) struct Timed<C> {
 pub(super) type Client = Timed<tokio_postgres::Client>;
 pub(super) type Transaction<'a> = Timed<tokio_postgres::Transaction<'a>>;
 
-type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
+type Parameters<'a> = &'a [&'a dyn Parameter];
+
+/// A value with its type in PostgreSQL.
+pub(super) trait Parameter: Sync {
+    fn typed(&self) -> (&(dyn ToSql + Sync), Type);
+}
+
+macro_rules! parameters {
+    ($($rust:ty => $type:ident,)*) => {
+        $(impl Parameter for $rust {
+            fn typed(&self) -> (&(dyn ToSql + Sync), Type) {
+                (self, Type::$type)
+            }
+        })*
+    };
+}
+
+parameters! {
+    &str => TEXT,
+    String => TEXT,
+    Option<&str> => TEXT,
+    bool => BOOL,
+    i32 => INT4,
+    i64 => INT8,
+    &[u8] => BYTEA,
+    Vec<u8> => BYTEA,
+    &[i64] => INT8_ARRAY,
+    Vec<&str> => TEXT_ARRAY,
+    Vec<String> => TEXT_ARRAY,
+    Vec<i64> => INT8_ARRAY,
+    Vec<&[u8]> => BYTEA_ARRAY,
+    Vec<Vec<u8>> => BYTEA_ARRAY,
+}
+
+fn typed<'a>(parameters: Parameters<'a>) -> Vec<(&'a (dyn ToSql + Sync), Type)> {
+    parameters.iter().map(|parameter| parameter.typed()).collect()
+}
 
 impl<C: GenericClient> Timed<C> {
     pub(super) async fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Failure> {
-        answered(self.limit, self.inner.query(sql, parameters)).await
+        answered(self.limit, self.inner.query_typed(sql, &typed(parameters))).await
     }
 
     pub(super) async fn query_one(&self, sql: &str, parameters: Parameters<'_>) -> Result<Row, Failure> {
-        answered(self.limit, self.inner.query_one(sql, parameters)).await
+        answered(self.limit, self.inner.query_typed_one(sql, &typed(parameters))).await
     }
 
     pub(super) async fn query_opt(&self, sql: &str, parameters: Parameters<'_>) -> Result<Option<Row>, Failure> {
-        answered(self.limit, self.inner.query_opt(sql, parameters)).await
+        answered(self.limit, self.inner.query_typed_opt(sql, &typed(parameters))).await
     }
 
     pub(super) async fn execute(&self, sql: &str, parameters: Parameters<'_>) -> Result<u64, Failure> {
-        answered(self.limit, self.inner.execute(sql, parameters)).await
-    }
-
-    pub(super) async fn execute_typed(
-        &self,
-        sql: &str,
-        parameters: &[(&(dyn ToSql + Sync), Type)],
-    ) -> Result<u64, Failure> {
-        answered(self.limit, self.inner.execute_typed(sql, parameters)).await
+        answered(self.limit, self.inner.execute_typed(sql, &typed(parameters))).await
     }
 
     pub(super) async fn batch_execute(&self, sql: &str) -> Result<(), Failure> {

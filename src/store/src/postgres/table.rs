@@ -7,7 +7,6 @@ use anabranch_plugin::state::{ResultKey, StoreError};
 use anabranch_record::text::Str;
 use bytes::Bytes;
 use tokio_postgres::GenericClient;
-use tokio_postgres::types::{ToSql, Type};
 
 use super::PostgresError;
 use super::session::{Client, Failure as Error, Timed, Transaction};
@@ -51,6 +50,11 @@ pub(super) struct Table {
     pub(super) state: String,
     memo: String,
     pub(super) letters: String,
+    /// Nodes of the cluster, with their leases, and the units that they have.
+    pub(super) nodes: String,
+    pub(super) units: String,
+    /// True if the nodes of a cluster share the tables: they read the configuration again when its revision changes.
+    pub(super) is_shared: Cell<bool>,
     /// True once the tables are known to have the present form.
     pub(super) is_current: Cell<bool>,
     /// Bytes of results that were stored since the oldest were last removed.
@@ -77,11 +81,15 @@ impl Table {
             parts.iter().map(|part| format!("\"{}\"", part.replace('"', "\"\""))).collect::<Vec<_>>().join(".")
         };
         let (state, memo, letters) = (quoted(""), quoted("_memo"), quoted("_dlq"));
+        let (nodes, units) = (quoted("_node"), quoted("_unit"));
         Ok(Table {
             name: name.to_owned(),
             state,
             memo,
             letters,
+            nodes,
+            units,
+            is_shared: Cell::new(false),
             is_current: Cell::new(false),
             remembered: Cell::new(MEMO_BOUND),
         })
@@ -136,6 +144,12 @@ impl Table {
         writes: &[Write],
     ) -> Result<Vec<Result<WriteResult, StoreError>>, Error> {
         let mut outcomes = Vec::with_capacity(writes.len());
+        let of_configuration = |write: &Write| {
+            matches!(write, Write::Import { .. } | Write::Replace { .. } | Write::Delete { .. } | Write::Forget { .. })
+        };
+        if self.is_shared.get() && writes.iter().any(of_configuration) {
+            self.raise_revision(transaction).await?;
+        }
         let mut rest = writes;
         while let Some(first) = rest.first() {
             // Lanes that a write removes may come back in the next one.
@@ -149,7 +163,7 @@ impl Table {
             }
             rest = &rest[1..];
             outcomes.push(match first {
-                Write::Claim(unit) => Ok(WriteResult::Epoch(self.claim(transaction, unit).await?)),
+                Write::Claim { unit, by } => self.claim(transaction, unit, *by).await?.map(WriteResult::Epoch),
                 Write::Marks { epoch, drops, .. } => {
                     let stored = self.put_marks(transaction, std::slice::from_ref(first)).await?;
                     if stored.iter().all(Result::is_ok) {
@@ -166,6 +180,7 @@ impl Table {
                     let found = |stored| compare::provision(stored, provision);
                     self.bring_in_line(transaction, found).await?
                 }
+                Write::Import { provision, set, again } => self.import(transaction, provision, set, *again).await?,
                 Write::Replace { pipeline, at } => {
                     let found = |stored: BTreeMap<Str, StoredPipeline>| {
                         compare::replace(stored.get(&pipeline.id), pipeline, *at)
@@ -186,6 +201,10 @@ impl Table {
                     self.change_letters(transaction, pipeline, &LetterChange::Remove(LetterSelection::All))
                         .await?
                         .map(|_| WriteResult::Nothing)
+                }
+                Write::Want { pipeline, wanted } => {
+                    self.want(transaction, pipeline, *wanted).await?;
+                    Ok(WriteResult::Nothing)
                 }
                 Write::Keep { space, entries } => {
                     self.keep(transaction, space, entries).await?;
@@ -256,7 +275,7 @@ impl Table {
     }
 
     /// Compares the stored pipelines and applies the differences.
-    async fn bring_in_line(
+    pub(super) async fn bring_in_line(
         &self,
         transaction: &Transaction<'_>,
         compared: impl FnOnce(BTreeMap<Str, StoredPipeline>) -> compare::Differences,
@@ -294,7 +313,7 @@ impl Table {
     }
 
     /// Changes a stored pipeline, if it exists.
-    async fn change_pipeline(
+    pub(super) async fn change_pipeline(
         &self,
         transaction: &Transaction<'_>,
         pipeline: &str,
@@ -359,7 +378,7 @@ impl Table {
              WHERE aged.bytes > $1 AND {0}.space = aged.space AND {0}.key = aged.key",
             self.memo
         );
-        transaction.execute_typed(&sql, &[(&bound as &(dyn ToSql + Sync), Type::INT8)]).await?;
+        transaction.execute(&sql, &[&bound]).await?;
         Ok(())
     }
 

@@ -1,3 +1,4 @@
+mod cluster;
 mod silence;
 
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anabranch_cluster::NodeId;
 use anabranch_plugin::state::{Epoch, Receipt, StoreError, Unit};
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
@@ -12,14 +13,46 @@ use crate::request::{ReadResult, Write, WriteResult, fence};
 use crate::tables::{decode, encode, latest, mark_of};
 
 impl Table {
-    pub(super) async fn claim(&self, transaction: &Transaction<'_>, unit: &Unit) -> Result<Epoch, Error> {
+    /// Claims a unit, unless it belongs to another node of a cluster. The row of the unit stays as it is until the
+    /// transaction ends: until then, no other node takes the unit.
+    pub(super) async fn claim(
+        &self,
+        transaction: &Transaction<'_>,
+        unit: &Unit,
+        by: Option<NodeId>,
+    ) -> Result<Result<Epoch, StoreError>, Error> {
+        if let Some(by) = by {
+            let Table { nodes, units, .. } = self;
+            let sql = format!("SELECT u.owner FROM {units} u WHERE u.pipeline = $1 AND u.slot = $2 FOR SHARE");
+            let row = transaction.query_opt(&sql, &[&unit.pipeline.as_str(), &i64::from(unit.slot)]).await?;
+            let owner = row.and_then(|row| row.get::<_, Option<i64>>(0)).filter(|owner| *owner != by.0.cast_signed());
+            if let Some(owner) = owner {
+                let sql = format!("SELECT name FROM {nodes} WHERE id = $1");
+                if let Some(other) = transaction.query_opt(&sql, &[&owner]).await? {
+                    return Ok(Err(StoreError::Elsewhere { unit: unit.clone(), node: other.get(0) }));
+                }
+            }
+        }
+        // In a cluster, a server that lost the latest claims in a failover must not give their numbers to others: there,
+        // numbers follow the clock.
+        let first = if by.is_some() { "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint" } else { "1" };
         let sql = format!(
-            "INSERT INTO {0} AS t VALUES ('{EPOCH}', $1, '', '', 1, '', $2) \
-             ON CONFLICT ({KEY}) DO UPDATE SET number = t.number + 1 RETURNING number",
+            "INSERT INTO {0} AS t VALUES ('{EPOCH}', $1, '', '', {first}, '', $2) \
+             ON CONFLICT ({KEY}) DO UPDATE SET number = greatest(t.number + 1, EXCLUDED.number) RETURNING number",
             self.state
         );
         let row = transaction.query_one(&sql, &[&&*unit.pipeline, &i64::from(unit.slot)]).await?;
-        Ok(Epoch { unit: unit.clone(), number: number(row.get(0)) })
+        Ok(Ok(Epoch { unit: unit.clone(), number: number(row.get(0)) }))
+    }
+
+    /// Sets whether the nodes of a cluster are to run a pipeline. A unit that is not wanted any more must not run.
+    pub(super) async fn want(&self, transaction: &Transaction<'_>, pipeline: &Str, wanted: bool) -> Result<(), Error> {
+        let sql = match wanted {
+            true => format!("INSERT INTO {} (pipeline, slot) VALUES ($1, 0) ON CONFLICT DO NOTHING", self.units),
+            false => format!("DELETE FROM {} WHERE pipeline = $1", self.units),
+        };
+        transaction.execute(&sql, &[&pipeline.as_str()]).await?;
+        Ok(())
     }
 
     /// Returns the slots of a pipeline that were ever claimed.

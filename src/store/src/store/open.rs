@@ -35,6 +35,7 @@ impl Store {
             meter: Meter::default(),
             evictions: Evictions::default(),
             holding,
+            membership: None,
             #[cfg(feature = "postgres")]
             ownership: None,
         }
@@ -53,6 +54,7 @@ impl Store {
             let owned = postgres::own(address, &Owner::here());
             let ownership = owned.map_err(|error| match error {
                 postgres::TakeError::Refused(refused) => OpenError::Postgres(refused),
+                postgres::TakeError::Cluster(node) => OpenError::Cluster { place: postgres::place(address), node },
                 postgres::TakeError::InUse(owner) => {
                     OpenError::InUse { place: postgres::place(address), owner, is_file: false }
                 }

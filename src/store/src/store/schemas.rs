@@ -123,9 +123,11 @@ impl Store {
         let write = Write::Schema { subject: subject.clone(), text: document.stored().map_err(failed)? };
         match self.write(write).await.map_err(failed)? {
             WriteResult::Schema(schema) => Ok(Arc::new(Schema { text: whole.clone(), ..schema })),
-            WriteResult::Nothing | WriteResult::Epoch(_) | WriteResult::Changes(_) | WriteResult::Letters(_) => {
-                Err(contradiction())
-            }
+            WriteResult::Nothing
+            | WriteResult::Epoch(_)
+            | WriteResult::Changes(_)
+            | WriteResult::Imported(_)
+            | WriteResult::Letters(_) => Err(contradiction()),
         }
     }
 

@@ -1,0 +1,335 @@
+//! A node as a member of the cluster: renews its lease, takes and asks for units, and tells which units it has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_plugin::state::Unit;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::balance::{Steps, steps};
+use crate::lease::{Announcement, History, LeaseError, LeaseStore, NodeId, NodeLoad, View};
+use crate::{ANSWER, SAFE, TICK};
+
+/// What a node has to do with a unit that belongs to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tenure {
+    /// It runs the unit.
+    Held,
+    /// It delivers what it has read, stops the unit and releases it: another node has asked for it, or this node leaves.
+    Wanted,
+}
+
+/// What a node knows of the cluster. All units that are missing in `units` must not run here.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// Its id; `None` while it has not joined.
+    pub id: Option<NodeId>,
+    /// Its units.
+    pub units: BTreeMap<Unit, Tenure>,
+    /// All nodes, as of the last renewal.
+    pub nodes: Vec<NodeLoad>,
+    /// Number of the latest change of the stored configuration.
+    pub revision: u64,
+    /// Why the node has no units although it may have had some; `None` while it is a member.
+    pub lost: Option<String>,
+    /// From this moment on, `units` no longer holds.
+    until: Instant,
+}
+
+impl Standing {
+    fn outside(lost: Option<String>) -> Standing {
+        Standing { id: None, units: BTreeMap::new(), nodes: Vec::new(), revision: 0, lost, until: Instant::now() }
+    }
+}
+
+/// A handle of the membership; clones share it.
+#[derive(Clone)]
+pub struct Membership {
+    orders: mpsc::UnboundedSender<Order>,
+    standing: watch::Receiver<Standing>,
+}
+
+enum Order {
+    Release(Unit),
+    Drain,
+    Look,
+    Leave(oneshot::Sender<()>),
+}
+
+impl Membership {
+    /// Returns a receiver of what this node knows; it changes with the units, the nodes and the revision.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.clone()
+    }
+
+    /// Returns what the node has to do with a unit now; `None` if the unit must not run here. Correct also if the task of
+    /// the member was not scheduled for long.
+    pub fn tenure(&self, unit: &Unit) -> Option<Tenure> {
+        let standing = self.standing.borrow();
+        if Instant::now() < standing.until { standing.units.get(unit).copied() } else { None }
+    }
+
+    /// Gives a unit away, whose run has ended.
+    pub fn release(&self, unit: Unit) {
+        self.order(Order::Release(unit));
+    }
+
+    /// Renews the lease now, so that a change of the store is known soon.
+    pub fn look(&self) {
+        self.order(Order::Look);
+    }
+
+    /// Has the node give all its units away, one by one as they are released, and take no more.
+    pub fn drain(&self) {
+        self.order(Order::Drain);
+    }
+
+    /// Leaves the cluster. Units that were not released are free at once: their runs must have ended. Waits for the store
+    /// for at most two times [`ANSWER`].
+    pub async fn leave(&self) {
+        let (done, is_done) = oneshot::channel();
+        self.order(Order::Leave(done));
+        let _ = timeout(ANSWER * 2, is_done).await;
+    }
+
+    fn order(&self, order: Order) {
+        // If the member has ended, nothing is left to do.
+        let _ = self.orders.send(order);
+    }
+}
+
+/// The task of a member.
+pub struct Member {
+    store: Arc<dyn LeaseStore>,
+    announcement: Announcement,
+    orders: mpsc::UnboundedReceiver<Order>,
+    tell: Arc<watch::Sender<Standing>>,
+    id: Option<NodeId>,
+    history: Option<History>,
+    /// When the last successful renewal was sent.
+    renewed: Instant,
+    /// Units that were released, until the store has confirmed it.
+    releasing: BTreeSet<Unit>,
+    is_leaving: bool,
+}
+
+impl Member {
+    /// Creates a member that has not joined, and its handle.
+    pub fn new(store: Arc<dyn LeaseStore>, announcement: Announcement) -> (Member, Membership) {
+        let (orders, to_do) = mpsc::unbounded_channel();
+        let (tell, standing) = watch::channel(Standing::outside(None));
+        let member = Member {
+            store,
+            announcement,
+            orders: to_do,
+            tell: Arc::new(tell),
+            id: None,
+            history: None,
+            renewed: Instant::now(),
+            releasing: BTreeSet::new(),
+            is_leaving: false,
+        };
+        (member, Membership { orders, standing })
+    }
+
+    /// Joins, and stays a member until it is ordered to leave or all handles are gone.
+    pub async fn live(mut self) {
+        let tell = self.tell.clone();
+        tokio::select! {
+            biased;
+            () = watch_deadline(&tell) => {}
+            () = self.follow_orders() => {}
+        }
+    }
+
+    async fn follow_orders(&mut self) {
+        let mut next = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                order = self.orders.recv() => match order {
+                    Some(Order::Release(unit)) => {
+                        self.releasing.insert(unit);
+                        self.forget_released();
+                        self.release().await;
+                    }
+                    Some(Order::Drain) => {
+                        self.is_leaving = true;
+                        next = Instant::now();
+                    }
+                    Some(Order::Look) => next = Instant::now(),
+                    Some(Order::Leave(done)) => {
+                        self.leave().await;
+                        let _ = done.send(());
+                        return;
+                    }
+                    None => return self.leave().await,
+                },
+                () = sleep_until(next) => {
+                    let begun = Instant::now();
+                    let took = self.tick().await;
+                    // What was taken is known at once.
+                    next = if took { Instant::now() } else { begun + TICK };
+                }
+            }
+        }
+    }
+
+    /// Renews the lease and balances. Returns `true` if units may have been taken.
+    async fn tick(&mut self) -> bool {
+        let Some(id) = self.joined().await else { return false };
+        let sent = Instant::now();
+        let renewed = answered(ANSWER, self.store.renew(id, self.is_leaving)).await;
+        let view = match renewed {
+            Ok(view) => view,
+            Err(LeaseError::Over) => {
+                tracing::warn!("the lease of this node is over: it joins the cluster again");
+                self.give_up("the lease of this node is over");
+                self.id = None;
+                return true;
+            }
+            Err(LeaseError::Unavailable(why)) => {
+                tracing::debug!(why, "the lease of this node is not renewed");
+                return false;
+            }
+        };
+        if self.history.as_ref().is_some_and(|known| *known != view.history) {
+            tracing::warn!(
+                "the state store is another server now, which may have lost the latest leases: this node joins the \
+                 cluster again"
+            );
+            self.give_up("the state store is another server now");
+            // Best effort: the new server may not know this node.
+            let _ = answered(ANSWER, self.store.leave(id)).await;
+            (self.id, self.history) = (None, None);
+            return true;
+        }
+        self.history = Some(view.history.clone());
+        self.renewed = sent;
+        self.show(id, &view);
+        self.release().await;
+        let Steps { take, ask } = steps(id, &view);
+        if let Some((of, count)) = ask {
+            self.note(answered(ANSWER, self.store.ask(id, of, count)).await);
+        }
+        take > 0 && self.note(answered(ANSWER, self.store.take(id, take)).await)
+    }
+
+    /// Returns the id of this node; joins if it is no member.
+    async fn joined(&mut self) -> Option<NodeId> {
+        if self.id.is_none() && !self.is_leaving {
+            let sent = Instant::now();
+            match answered(ANSWER, self.store.join(&self.announcement)).await {
+                Ok(id) => {
+                    self.id = Some(id);
+                    self.renewed = sent;
+                    self.releasing.clear();
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "this node could not join the cluster");
+                    self.tell.send_if_modified(|standing| {
+                        let differs = standing.lost.is_none();
+                        standing.lost.get_or_insert_with(|| format!("this node could not join the cluster: {error}"));
+                        differs
+                    });
+                }
+            }
+        }
+        self.id
+    }
+
+    /// Tells what a view shows.
+    fn show(&self, id: NodeId, view: &View) {
+        let tenure = |is_wanted| if is_wanted || self.is_leaving { Tenure::Wanted } else { Tenure::Held };
+        let held = view.held.iter().filter(|held| !self.releasing.contains(&held.unit));
+        let units: BTreeMap<Unit, Tenure> = held.map(|held| (held.unit.clone(), tenure(held.is_wanted))).collect();
+        let until = self.renewed + SAFE;
+        self.tell.send_if_modified(|standing| {
+            let differs = (standing.id, &standing.units, &standing.nodes, standing.revision, &standing.lost)
+                != (Some(id), &units, &view.nodes, view.revision, &None);
+            *standing =
+                Standing { id: Some(id), units, nodes: view.nodes.clone(), revision: view.revision, lost: None, until };
+            differs
+        });
+    }
+
+    /// Tells that this node has no units any more.
+    fn give_up(&self, why: &str) {
+        lose(&self.tell, why);
+    }
+
+    /// Removes the units that this node releases from those that it shows.
+    fn forget_released(&self) {
+        self.tell.send_if_modified(|standing| {
+            let before = standing.units.len();
+            standing.units.retain(|unit, _| !self.releasing.contains(unit));
+            standing.units.len() != before
+        });
+    }
+
+    /// Releases what has to be released; what fails is tried again at the next tick.
+    async fn release(&mut self) {
+        let Some(id) = self.id else {
+            self.releasing.clear();
+            return;
+        };
+        while let Some(unit) = self.releasing.first().cloned() {
+            if !self.note(answered(ANSWER, self.store.release(id, &unit)).await) {
+                return;
+            }
+            self.releasing.remove(&unit);
+        }
+    }
+
+    async fn leave(&mut self) {
+        self.give_up("this node has left the cluster");
+        if let Some(id) = self.id.take() {
+            self.note(answered(ANSWER, self.store.leave(id)).await);
+        }
+    }
+
+    /// Logs a failure, which the next tick finds out about. Returns `true` if there was none.
+    fn note(&self, done: Result<(), LeaseError>) -> bool {
+        if let Err(error) = &done {
+            tracing::debug!(%error, "the state store did not change the units of this node");
+        }
+        done.is_ok()
+    }
+}
+
+/// Gives all units up when the last renewal is too long ago, whatever the store does meanwhile. Never returns.
+async fn watch_deadline(tell: &watch::Sender<Standing>) {
+    let mut standing = tell.subscribe();
+    loop {
+        let until = standing.borrow_and_update().until;
+        if Instant::now() < until {
+            sleep_until(until).await;
+            continue;
+        }
+        if !standing.borrow().units.is_empty() {
+            lose(tell, "the state store has not confirmed the lease of this node in time");
+        }
+        // The sender is borrowed here, so the channel stays open.
+        let _ = standing.changed().await;
+    }
+}
+
+fn lose(tell: &watch::Sender<Standing>, why: &str) {
+    tell.send_modify(|standing| {
+        let revision = standing.revision;
+        *standing = Standing { revision, ..Standing::outside(Some(why.to_owned())) };
+    });
+}
+
+/// Waits for the store, up to the limit.
+async fn answered<T>(limit: Duration, asked: impl Future<Output = Result<T, LeaseError>>) -> Result<T, LeaseError> {
+    match timeout(limit, asked).await {
+        Ok(answer) => answer,
+        Err(_) => Err(LeaseError::Unavailable(format!("no answer in {} s", limit.as_secs_f32()))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

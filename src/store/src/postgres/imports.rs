@@ -1,0 +1,73 @@
+//! Sets of pipeline files that the nodes of a cluster import, and the number of the latest change of the configuration.
+
+use anabranch_plugin::state::StoreError;
+
+use super::leases::REVISION;
+use super::session::{Failure as Error, Transaction};
+use super::table::{KEY, Table};
+use crate::compare::{self, Action, Entity, Import, Provision};
+use crate::request::WriteResult;
+
+/// Kind of the rows with the sets that were imported. `connector` identifies the set, `number` counts the imports.
+const IMPORT: &str = "import";
+
+impl Table {
+    /// Imports a set of files, unless it is stored already. A set that another one has replaced is imported only if
+    /// that is asked for: a node that restarts with old files must not undo what the others have.
+    pub(super) async fn import(
+        &self,
+        transaction: &Transaction<'_>,
+        provision: &Provision,
+        set: &str,
+        again: bool,
+    ) -> Result<Result<WriteResult, StoreError>, Error> {
+        // Nodes that start together import one after the other.
+        transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&format!("import {}", self.name)]).await?;
+        let sql = format!(
+            "SELECT max(number) FILTER (WHERE connector = $1), coalesce(max(number), 0) FROM {} WHERE kind = '{IMPORT}'",
+            self.state
+        );
+        let row = transaction.query_one(&sql, &[&set]).await?;
+        let (this, latest): (Option<i64>, i64) = (row.get(0), row.get(1));
+        match this {
+            Some(this) if this == latest => return Ok(Ok(WriteResult::Imported(Import::Current))),
+            Some(_) if !again => return Ok(Ok(WriteResult::Imported(Import::Older))),
+            _ => {}
+        }
+        let changes = match self.bring_in_line(transaction, |stored| compare::import(stored, provision)).await? {
+            Ok(WriteResult::Changes(changes)) => changes,
+            other => return Ok(other),
+        };
+        let sql = format!(
+            "INSERT INTO {} VALUES ('{IMPORT}', '', $1, '', $2, '') ON CONFLICT ({KEY}) DO UPDATE SET number = \
+             EXCLUDED.number",
+            self.state
+        );
+        transaction.execute(&sql, &[&set, &(latest + 1)]).await?;
+        for change in changes.iter().filter(|change| change.entity == Entity::Pipeline) {
+            let declared = provision.good.iter().find(|pipeline| pipeline.id == change.pipeline);
+            let wanted = declared.is_some_and(|pipeline| pipeline.autostart);
+            match &change.action {
+                Action::Created | Action::Attached | Action::Detached => {
+                    self.want(transaction, &change.pipeline, wanted).await?;
+                }
+                Action::Updated(fields) if fields.contains(&"status") => {
+                    self.want(transaction, &change.pipeline, wanted).await?;
+                }
+                Action::Updated(_) | Action::Removed => {}
+            }
+        }
+        Ok(Ok(WriteResult::Imported(Import::Stored(changes))))
+    }
+
+    /// Tells the nodes that the configuration changes with this transaction.
+    pub(super) async fn raise_revision(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        let sql = format!(
+            "INSERT INTO {} AS t VALUES ('{REVISION}', '', '', '', 1, '') \
+             ON CONFLICT ({KEY}) DO UPDATE SET number = t.number + 1",
+            self.state
+        );
+        transaction.execute(&sql, &[]).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,253 @@
+//! The leases of the nodes of a cluster, and the units that they have, in two tables beside the state table.
+//!
+//! A lease is over when its row is gone. A node renews its lease only while it is not over, and any node removes rows
+//! whose time has passed; both change the row, so the server lets one of them do it. A unit is free if the row of its
+//! node is gone. So a unit that was taken belonged to nobody, whatever the nodes believe.
+
+use anabranch_cluster::{Announcement, HeldUnit, History, LEASE, LeaseError, LeaseStore, NodeId, NodeLoad, View};
+use anabranch_plugin::state::Unit;
+use anabranch_settings::PostgresDatabase;
+use async_trait::async_trait;
+use tokio::sync::Mutex;
+
+use super::PostgresError;
+use super::connection::{Address, message};
+use super::owner::{LEASE as OWNED, OWNER};
+use super::session::{Client, Failure, Session};
+use super::table::Table;
+
+/// A session for leases: it does not wait for the writes of pipelines.
+pub(crate) struct Leases {
+    address: Address,
+    tables: LeaseTables,
+    session: Mutex<Option<Session>>,
+}
+
+/// Names of the tables, quoted for SQL.
+struct LeaseTables {
+    /// Name of the state table, as in the settings.
+    name: String,
+    state: String,
+    nodes: String,
+    units: String,
+}
+
+impl Leases {
+    /// Creates the tables if they do not exist.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses.
+    pub(crate) async fn open(database: &PostgresDatabase) -> Result<Leases, PostgresError> {
+        let mut address = Address::parse(&database.connection)?;
+        address.limits.statement = anabranch_cluster::ANSWER;
+        let Table { name, state, nodes, units, .. } = Table::parse(&database.table)?;
+        let tables = LeaseTables { name, state, nodes, units };
+        let mut session = address.connect().await.map_err(|error| address.refused(&error))?;
+        create(session.client(), &tables).await.map_err(|error| address.refused(&error))?;
+        Ok(Leases { address, tables, session: Mutex::new(Some(session)) })
+    }
+
+    /// Runs one transaction. A failure closes the session, because the outcome may be unknown.
+    async fn run<T>(
+        &self,
+        work: impl AsyncFnOnce(&mut Client, &LeaseTables) -> Result<T, Failure>,
+    ) -> Result<T, LeaseError> {
+        let mut kept = self.session.lock().await;
+        let unavailable = |error: &Failure| LeaseError::Unavailable(message(error));
+        let mut session = match kept.take() {
+            Some(session) if !session.is_closed() => session,
+            _ => self.address.connect().await.map_err(|error| unavailable(&error))?,
+        };
+        let done = work(session.client(), &self.tables).await.map_err(|error| unavailable(&error))?;
+        *kept = Some(session);
+        Ok(done)
+    }
+}
+
+async fn create(client: &mut Client, tables: &LeaseTables) -> Result<(), Failure> {
+    let transaction = client.transaction().await?;
+    transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&tables.name]).await?;
+    let LeaseTables { nodes, units, .. } = tables;
+    let make = format!(
+        "CREATE TABLE IF NOT EXISTS {nodes} (id bigint PRIMARY KEY, name text NOT NULL, url text NOT NULL, \
+         version text NOT NULL, joined timestamptz NOT NULL DEFAULT clock_timestamp(), expires timestamptz NOT NULL, \
+         leaving boolean NOT NULL DEFAULT false);\
+         CREATE TABLE IF NOT EXISTS {units} (pipeline text NOT NULL, slot bigint NOT NULL, owner bigint, \
+         wanted_by bigint, PRIMARY KEY (pipeline, slot))"
+    );
+    transaction.batch_execute(&make).await?;
+    transaction.commit().await
+}
+
+/// The end of a lease that is renewed now.
+fn end() -> String {
+    format!("clock_timestamp() + interval '{} ms'", LEASE.as_millis())
+}
+
+/// A condition on the row of a unit `u`: it belongs to no node.
+pub(super) fn is_free(nodes: &str) -> String {
+    format!("(u.owner IS NULL OR NOT EXISTS (SELECT FROM {nodes} n WHERE n.id = u.owner))")
+}
+
+fn signed(id: NodeId) -> i64 {
+    id.0.cast_signed()
+}
+
+fn node(stored: i64) -> NodeId {
+    NodeId(stored.cast_unsigned())
+}
+
+fn count(stored: i64) -> usize {
+    usize::try_from(stored).unwrap_or(0)
+}
+
+#[async_trait]
+impl LeaseStore for Leases {
+    async fn join(&self, announced: &Announcement) -> Result<NodeId, LeaseError> {
+        let joined = self
+            .run(async |client, tables| {
+                let transaction = client.transaction().await?;
+                // Until the end of the transaction, no service becomes the only owner.
+                let alone = format!(
+                    "SELECT pg_try_advisory_xact_lock_shared(hashtextextended('anabranch store ' || \
+                     to_regclass($1)::oid, 0)) AND NOT EXISTS (SELECT FROM {} WHERE kind = '{OWNER}' AND value <> '' \
+                     AND number > (extract(epoch FROM clock_timestamp()) * 1000)::bigint - {})",
+                    tables.state,
+                    OWNED.as_millis()
+                );
+                if !transaction.query_one(&alone, &[&tables.state]).await?.get::<_, bool>(0) {
+                    return Ok(None);
+                }
+                // 48 random bits.
+                let sql = format!(
+                "INSERT INTO {} (id, name, url, version, expires) \
+                 VALUES (('x' || left(replace(gen_random_uuid()::text, '-', ''), 12))::bit(48)::bigint, $1, $2, $3, {}) \
+                 RETURNING id",
+                tables.nodes,
+                end()
+            );
+                let Announcement { name, url, version } = announced;
+                let row = transaction.query_one(&sql, &[&name.as_str(), &url.as_str(), &version.as_str()]).await?;
+                transaction.commit().await?;
+                Ok(Some(node(row.get(0))))
+            })
+            .await?;
+        let owned = "a service that is not a node of the cluster owns the store: stop it, or set its cluster.url";
+        joined.ok_or_else(|| LeaseError::Unavailable(owned.to_owned()))
+    }
+
+    async fn renew(&self, id: NodeId, is_leaving: bool) -> Result<View, LeaseError> {
+        let row = self
+            .run(async |client, tables| client.query_one(&renewal(tables), &[&signed(id), &is_leaving]).await)
+            .await?;
+        if row.get::<_, i64>("renewed") == 0 {
+            return Err(LeaseError::Over);
+        }
+        let numbers = |column: &str| row.get::<_, Vec<i64>>(column);
+        let marks = |column: &str| row.get::<_, Vec<bool>>(column);
+        let loads = numbers("ids").into_iter().zip(numbers("loads")).zip(marks("leaving"));
+        let held = row.get::<_, Vec<String>>("pipelines").into_iter().zip(numbers("slots")).zip(marks("wanted"));
+        Ok(View {
+            history: History(row.get::<_, String>("history").into()),
+            nodes: loads
+                .map(|((id, units), is_leaving)| NodeLoad { id: node(id), units: count(units), is_leaving })
+                .collect(),
+            held: held
+                .map(|((pipeline, slot), is_wanted)| HeldUnit {
+                    unit: Unit { pipeline: pipeline.into(), slot: u32::try_from(slot).unwrap_or(u32::MAX) },
+                    is_wanted,
+                })
+                .collect(),
+            units: count(row.get("units")),
+            free: count(row.get("free")),
+            asked: count(row.get("asked")),
+            revision: u64::try_from(row.get::<_, i64>("revision")).unwrap_or(0),
+        })
+    }
+
+    async fn take(&self, id: NodeId, most: usize) -> Result<(), LeaseError> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.run(async |client, LeaseTables { nodes, units, .. }| {
+            let sql = format!(
+                "UPDATE {units} SET owner = $1, wanted_by = NULL WHERE (pipeline, slot) IN \
+                 (SELECT u.pipeline, u.slot FROM {units} u WHERE {} ORDER BY random() LIMIT $2 FOR UPDATE SKIP LOCKED) \
+                 AND EXISTS (SELECT FROM {nodes} WHERE id = $1 AND expires > clock_timestamp())",
+                is_free(nodes)
+            );
+            client.execute(&sql, &[&signed(id), &most]).await
+        })
+        .await
+        .map(drop)
+    }
+
+    async fn ask(&self, id: NodeId, of: NodeId, most: usize) -> Result<(), LeaseError> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.run(async |client, LeaseTables { nodes, units, .. }| {
+            let sql = format!(
+                "UPDATE {units} SET wanted_by = $1 WHERE (pipeline, slot) IN \
+                 (SELECT u.pipeline, u.slot FROM {units} u WHERE u.owner = $2 AND (u.wanted_by IS NULL \
+                 OR NOT EXISTS (SELECT FROM {nodes} n WHERE n.id = u.wanted_by)) \
+                 ORDER BY random() LIMIT $3 FOR UPDATE SKIP LOCKED)"
+            );
+            client.execute(&sql, &[&signed(id), &signed(of), &most]).await
+        })
+        .await
+        .map(drop)
+    }
+
+    async fn release(&self, id: NodeId, unit: &Unit) -> Result<(), LeaseError> {
+        self.run(async |client, LeaseTables { nodes, units, .. }| {
+            let sql = format!(
+                "UPDATE {units} u SET wanted_by = NULL, owner = (SELECT n.id FROM {nodes} n WHERE n.id = u.wanted_by \
+                 AND n.expires > clock_timestamp() AND NOT n.leaving) \
+                 WHERE pipeline = $2 AND slot = $3 AND owner = $1"
+            );
+            client.execute(&sql, &[&signed(id), &unit.pipeline.as_str(), &i64::from(unit.slot)]).await
+        })
+        .await
+        .map(drop)
+    }
+
+    async fn leave(&self, id: NodeId) -> Result<(), LeaseError> {
+        self.run(async |client, tables| {
+            client.execute(&format!("DELETE FROM {} WHERE id = $1", tables.nodes), &[&signed(id)]).await
+        })
+        .await
+        .map(drop)
+    }
+}
+
+/// The statement that renews a lease, removes those that are over, and reads what a node needs to decide. Its parts see
+/// the rows of before: what it removes is free for the next statement.
+fn renewal(LeaseTables { state, nodes, units, .. }: &LeaseTables) -> String {
+    format!(
+        "WITH renewed AS (UPDATE {nodes} SET expires = {}, leaving = $2 \
+             WHERE id = $1 AND expires > clock_timestamp() RETURNING id), \
+         over AS (DELETE FROM {nodes} WHERE id IN (SELECT id FROM {nodes} WHERE id <> $1 \
+             AND expires <= clock_timestamp() FOR UPDATE SKIP LOCKED) RETURNING id), \
+         live AS (SELECT id, CASE WHEN id = $1 THEN $2 ELSE leaving END AS leaving FROM {nodes} \
+             WHERE expires > clock_timestamp()), \
+         seen AS (SELECT pipeline, slot, o.id AS owner, w.id AS wanted_by FROM {units} u \
+             LEFT JOIN live o ON o.id = u.owner LEFT JOIN live w ON w.id = u.wanted_by), \
+         loads AS (SELECT live.id, live.leaving, count(seen.owner) AS load FROM live \
+             LEFT JOIN seen ON seen.owner = live.id AND seen.wanted_by IS NULL GROUP BY live.id, live.leaving) \
+         SELECT (SELECT count(*) FROM renewed) AS renewed, \
+             (SELECT system_identifier FROM pg_control_system()) || '/' || \
+                 left(pg_walfile_name(pg_current_wal_lsn()), 8) AS history, \
+             coalesce((SELECT number FROM {state} WHERE kind = '{REVISION}' AND pipeline = '' AND slot = 0 \
+                 AND connector = '' AND partition = ''), 0) AS revision, \
+             (SELECT count(*) FROM seen) AS units, \
+             (SELECT count(*) FROM seen WHERE owner IS NULL) AS free, \
+             (SELECT count(*) FROM seen WHERE wanted_by = $1 AND owner <> $1) AS asked, \
+             ARRAY(SELECT id FROM loads ORDER BY id) AS ids, \
+             ARRAY(SELECT load FROM loads ORDER BY id) AS loads, \
+             ARRAY(SELECT leaving FROM loads ORDER BY id) AS leaving, \
+             ARRAY(SELECT pipeline FROM seen WHERE owner = $1 ORDER BY pipeline, slot) AS pipelines, \
+             ARRAY(SELECT slot FROM seen WHERE owner = $1 ORDER BY pipeline, slot) AS slots, \
+             ARRAY(SELECT wanted_by IS NOT NULL FROM seen WHERE owner = $1 ORDER BY pipeline, slot) AS wanted",
+        end()
+    )
+}
+
+/// Kind of the row in the state table with the number of the latest change of the configuration.
+pub(super) const REVISION: &str = "revision";

@@ -1,0 +1,103 @@
+//! The store of a cluster, which several nodes share.
+
+#[cfg(feature = "postgres")]
+use std::sync::{Arc, mpsc::sync_channel};
+
+use anabranch_cluster::Membership;
+#[cfg(feature = "postgres")]
+use anabranch_cluster::{Announcement, Member};
+use anabranch_plugin::state::StoreError;
+use anabranch_record::text::Str;
+#[cfg(feature = "postgres")]
+use anabranch_settings::PostgresDatabase;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+
+use super::Store;
+use crate::compare::{Import, Provision};
+use crate::entity::StoredPipeline;
+#[cfg(feature = "postgres")]
+use crate::error::OpenError;
+use crate::owner::StoreOwnership;
+#[cfg(feature = "postgres")]
+use crate::postgres::{Leases, Postgres, PostgresError};
+use crate::request::{Write, WriteResult, contradiction};
+
+impl Store {
+    /// Opens the store in PostgreSQL as a node of a cluster, and joins the cluster some time later. Unlike
+    /// [`Store::own`], this does not exclude other processes: a node runs only the units that it has, see
+    /// [`Store::membership`].
+    ///
+    /// # Errors
+    /// The errors of [`Store::open`].
+    #[cfg(feature = "postgres")]
+    pub fn join(database: &PostgresDatabase, announced: Announcement) -> Result<Store, OpenError> {
+        let store = Store::at(super::Backend::Postgres(Postgres::open_shared(database)?));
+        let runtime = anabranch_process::runtime::start(&mut tokio::runtime::Builder::new_current_thread())
+            .map_err(PostgresError::System)?;
+        let (opened, is_open) = sync_channel(1);
+        let database = database.clone();
+        let live = move || {
+            runtime.block_on(async {
+                let leases = match Leases::open(&database).await {
+                    Ok(leases) => leases,
+                    Err(error) => return drop(opened.send(Err(error))),
+                };
+                let (member, membership) = Member::new(Arc::new(leases), announced);
+                let _ = opened.send(Ok(membership));
+                member.live().await;
+            });
+        };
+        // A thread of its own: the lease must be renewed however busy the pipelines are.
+        std::thread::Builder::new().name("cluster-member".to_owned()).spawn(live).map_err(PostgresError::System)?;
+        let gone = |_| PostgresError::System(std::io::Error::other("its thread has ended"));
+        let membership = is_open.recv().map_err(gone)??;
+        Ok(Store { membership: Some(membership), ..store })
+    }
+
+    /// Returns the membership of this node; `None` if the store is not shared.
+    pub fn membership(&self) -> Option<&Membership> {
+        self.membership.as_ref()
+    }
+
+    /// Returns the same store for one pipeline, which may run as long as `holding` says so.
+    #[must_use]
+    pub fn held_while(&self, holding: watch::Receiver<StoreOwnership>) -> Store {
+        Store { holding, ..self.clone() }
+    }
+
+    /// Imports the configuration that files declare, unless a later set of files was imported: see [`Import`]. With
+    /// `again`, a set that was replaced is imported again. Statuses stay.
+    ///
+    /// # Errors
+    /// The store cannot be written; nothing was changed.
+    pub async fn import(&self, provision: Provision, again: bool) -> Result<Import, StoreError> {
+        let set = identity(&provision)?;
+        match self.write(Write::Import { provision, set, again }).await? {
+            WriteResult::Imported(import) => Ok(import),
+            other => Err(contradiction(&other)),
+        }
+    }
+
+    /// Sets whether the nodes of the cluster are to run a pipeline; nothing if the store is not shared.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn want(&self, pipeline: &Str, wanted: bool) -> Result<(), StoreError> {
+        match self.membership {
+            Some(_) => self.write(Write::Want { pipeline: pipeline.clone(), wanted }).await.map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns a text that identifies the content of a set of files, whatever the order and the names of the files.
+fn identity(provision: &Provision) -> Result<String, StoreError> {
+    let mut good: Vec<&StoredPipeline> = provision.good.iter().collect();
+    good.sort_by(|a, b| a.id.cmp(&b.id));
+    let mut invalid: Vec<&Str> = provision.invalid.iter().collect();
+    invalid.sort();
+    let content = serde_json::to_vec(&(good, invalid))
+        .map_err(|error| StoreError::Damaged(format!("the pipelines cannot be written: {error}")))?;
+    Ok(Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect())
+}
