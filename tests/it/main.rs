@@ -19,6 +19,8 @@ mod bad_input;
 mod branching;
 #[cfg(feature = "postgres")]
 mod cdc;
+#[cfg(feature = "postgres")]
+mod cluster;
 mod commands;
 #[cfg(any(feature = "kafka", feature = "postgres"))]
 mod comparison;
