@@ -19,7 +19,7 @@ mod lease;
 mod member;
 
 pub use lease::{Announcement, HeldUnit, History, LeaseError, LeaseStore, NodeId, NodeLoad, View};
-pub use member::{Member, Membership, Standing, Tenure};
+pub use member::{Hold, Member, Membership, Standing, Tenure};
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::balance::{Steps, steps};
-use crate::lease::{Announcement, History, LeaseError, LeaseStore, NodeId, NodeLoad, View};
+use crate::lease::{Announcement, HeldUnit, History, LeaseError, LeaseStore, NodeId, NodeLoad, View};
 use crate::{ANSWER, SAFE, TICK};
 
 /// What a node has to do with a unit that belongs to it.
@@ -21,13 +21,22 @@ pub enum Tenure {
     Wanted,
 }
 
+/// A unit of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// What the node has to do with it.
+    pub tenure: Tenure,
+    /// Differs each time the node gets the unit: between two numbers, another node may have had it.
+    pub number: u64,
+}
+
 /// What a node knows of the cluster. All units that are missing in `units` must not run here.
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// Its id; `None` while it has not joined.
     pub id: Option<NodeId>,
     /// Its units.
-    pub units: BTreeMap<Unit, Tenure>,
+    pub units: BTreeMap<Unit, Hold>,
     /// All nodes, as of the last renewal.
     pub nodes: Vec<NodeLoad>,
     /// Number of the latest change of the stored configuration.
@@ -68,7 +77,7 @@ impl Membership {
     /// the member was not scheduled for long.
     pub fn tenure(&self, unit: &Unit) -> Option<Tenure> {
         let standing = self.standing.borrow();
-        if Instant::now() < standing.until { standing.units.get(unit).copied() } else { None }
+        if Instant::now() < standing.until { standing.units.get(unit).map(|hold| hold.tenure) } else { None }
     }
 
     /// Gives a unit away, whose run has ended.
@@ -113,6 +122,8 @@ pub struct Member {
     /// Units that were released, until the store has confirmed it.
     releasing: BTreeSet<Unit>,
     is_leaving: bool,
+    /// Number of the next unit that this node gets.
+    next: u64,
 }
 
 impl Member {
@@ -130,6 +141,7 @@ impl Member {
             renewed: Instant::now(),
             releasing: BTreeSet::new(),
             is_leaving: false,
+            next: 0,
         };
         (member, Membership { orders, standing })
     }
@@ -241,12 +253,20 @@ impl Member {
     }
 
     /// Tells what a view shows.
-    fn show(&self, id: NodeId, view: &View) {
-        let tenure = |is_wanted| if is_wanted || self.is_leaving { Tenure::Wanted } else { Tenure::Held };
-        let held = view.held.iter().filter(|held| !self.releasing.contains(&held.unit));
-        let units: BTreeMap<Unit, Tenure> = held.map(|held| (held.unit.clone(), tenure(held.is_wanted))).collect();
+    fn show(&mut self, id: NodeId, view: &View) {
+        let (is_leaving, releasing, next) = (self.is_leaving, &self.releasing, &mut self.next);
         let until = self.renewed + SAFE;
         self.tell.send_if_modified(|standing| {
+            let held = view.held.iter().filter(|held| !releasing.contains(&held.unit));
+            let hold = |held: &HeldUnit| {
+                let tenure = if held.is_wanted || is_leaving { Tenure::Wanted } else { Tenure::Held };
+                let number = standing.units.get(&held.unit).map(|known| known.number).unwrap_or_else(|| {
+                    *next += 1;
+                    *next
+                });
+                (held.unit.clone(), Hold { tenure, number })
+            };
+            let units: BTreeMap<Unit, Hold> = held.map(hold).collect();
             let differs = (standing.id, &standing.units, &standing.nodes, standing.revision, &standing.lost)
                 != (Some(id), &units, &view.nodes, view.revision, &None);
             *standing =

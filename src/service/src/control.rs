@@ -240,10 +240,10 @@ impl Control {
     /// Has a node of the cluster run a pipeline that no node runs.
     async fn want(&self, entry: &PipelineEntry) -> Result<(), ControlError> {
         let store = &self.shared().store;
-        let status = Status::Stopped { reason: StopReason::System };
-        store.set_status(&entry.id, status.clone()).await?;
         store.want(&entry.id, true).await?;
-        entry.show(status);
+        if !entry.seen.borrow().status.is_live() {
+            entry.show(Status::Stopped { reason: StopReason::System });
+        }
         if let Some(membership) = store.membership() {
             membership.look();
         }

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_cluster::{Membership, NodeId, Standing, TICK, Tenure};
-use anabranch_plugin::state::Unit;
+use anabranch_cluster::{Membership, Standing, TICK, Tenure};
+use anabranch_plugin::state::{StoreError, Unit};
 use anabranch_record::text::Str;
 use anabranch_store::{Status, StopReason, StoreOwnership, StoredPipeline, between};
 use tokio::sync::watch;
@@ -28,70 +28,95 @@ const UNABLE: Duration = Duration::from_secs(5);
 
 /// A unit that this node runs.
 struct Place {
-    /// The node as which it was taken: after joining again, this process may have lost it for a while.
-    node: Option<NodeId>,
+    /// The number of the hold.
+    number: u64,
     tenure: watch::Sender<Option<Tenure>>,
 }
 
 /// Runs the pipelines of this node. Never returns.
 pub(super) async fn place(control: Control, membership: Membership, budget: Option<Duration>) {
+    // A unit that is lost must stop at once, whatever the store does meanwhile: so each waits for itself.
+    let (known, is_known) = watch::channel(false);
+    tokio::join!(
+        follow_units(&control, &membership, is_known, budget),
+        follow_configuration(&control, membership.standing(), known),
+        follow_statuses(&control),
+    );
+}
+
+/// Begins and ends tasks, so that those units run which this node has.
+async fn follow_units(
+    control: &Control,
+    membership: &Membership,
+    mut known: watch::Receiver<bool>,
+    budget: Option<Duration>,
+) {
     let mut standing = membership.standing();
     let mut places: BTreeMap<Unit, Place> = BTreeMap::new();
-    let mut revision = 0;
-    let mut statuses = interval(STATUSES);
-    statuses.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let now = standing.borrow_and_update().clone();
-        if now.revision != revision {
-            match refresh(&control).await {
-                Ok(()) => revision = now.revision,
-                Err(error) => tracing::warn!(%error, "the configuration of the cluster cannot be read"),
+        let (now, may_begin) = (standing.borrow_and_update().clone(), *known.borrow_and_update());
+        places.retain(|unit, place| {
+            let hold = now.units.get(unit).filter(|hold| hold.number == place.number);
+            let tenure = hold.map(|hold| hold.tenure);
+            place.tenure.send_if_modified(|before| std::mem::replace(before, tenure) != tenure);
+            tenure.is_some()
+        });
+        for (unit, hold) in now.units.iter().filter(|_| may_begin) {
+            if places.contains_key(unit) {
+                continue;
             }
+            // A pipeline that is not known yet comes with the next revision.
+            let Ok(entry) = control.entry(&unit.pipeline) else { continue };
+            let (tell, tenure) = watch::channel(Some(hold.tenure));
+            places.insert(unit.clone(), Place { number: hold.number, tenure: tell });
+            let keep = keep(control.clone(), membership.clone(), unit.clone(), entry, tenure, budget);
+            control.see_to(Task::Errand("the place", unit.pipeline.clone()), async move {
+                keep.await;
+                JobResult::Errand
+            });
         }
-        follow(&control, &membership, &now, &mut places, budget);
+        // The senders live as long as this loop.
         tokio::select! {
-            // The sender lives as long as the membership.
             _ = standing.changed() => {}
-            _ = statuses.tick() => {
-                if let Err(error) = show_others(&control, &places).await {
-                    tracing::debug!(%error, "the statuses of other nodes cannot be read");
-                }
-            }
+            _ = known.changed() => {}
         }
     }
 }
 
-/// Compares the units of this node with those that it runs, and begins and ends tasks.
-fn follow(
-    control: &Control,
-    membership: &Membership,
-    now: &Standing,
-    places: &mut BTreeMap<Unit, Place>,
-    budget: Option<Duration>,
-) {
-    places.retain(|unit, place| {
-        let tenure = now.units.get(unit).copied().filter(|_| place.node == now.id);
-        place.tenure.send_if_modified(|before| std::mem::replace(before, tenure) != tenure);
-        tenure.is_some() && !place.tenure.is_closed()
-    });
-    for (unit, tenure) in &now.units {
-        if places.contains_key(unit) {
+/// Reads the stored configuration at the start and after each change.
+async fn follow_configuration(control: &Control, mut standing: watch::Receiver<Standing>, known: watch::Sender<bool>) {
+    let mut revision = None;
+    loop {
+        // A node that has not joined does not know the revision.
+        let now = standing.borrow_and_update().clone();
+        let latest = now.id.map(|_| now.revision);
+        if latest.is_some() && latest != revision {
+            match refresh(control).await {
+                Ok(()) => {
+                    revision = latest;
+                    known.send_replace(true);
+                    // For units whose pipelines were not known before.
+                    continue;
+                }
+                Err(error) => tracing::warn!(%error, "the configuration of the cluster cannot be read"),
+            }
+            sleep(TICK).await;
             continue;
         }
-        if *tenure == Tenure::Wanted {
-            // It was given to this node and asked for before it was started.
-            membership.release(unit.clone());
-            continue;
+        // The sender lives as long as the membership.
+        let _ = standing.changed().await;
+    }
+}
+
+/// Shows the statuses of pipelines that other nodes run.
+async fn follow_statuses(control: &Control) {
+    let mut statuses = interval(STATUSES);
+    statuses.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        statuses.tick().await;
+        if let Err(error) = show_others(control).await {
+            tracing::debug!(%error, "the statuses of other nodes cannot be read");
         }
-        // A pipeline that is not known yet comes with the next revision.
-        let Ok(entry) = control.entry(&unit.pipeline) else { continue };
-        let (tell, tenure) = watch::channel(Some(*tenure));
-        places.insert(unit.clone(), Place { node: now.id, tenure: tell });
-        let keep = keep(control.clone(), membership.clone(), unit.clone(), entry, tenure, budget);
-        control.see_to(Task::Errand("the place", unit.pipeline.clone()), async move {
-            keep.await;
-            JobResult::Errand
-        });
     }
 }
 
@@ -181,15 +206,17 @@ async fn give_up(control: &Control, membership: &Membership, unit: &Unit) {
     while let Err(error) = control.shared().store.want(&unit.pipeline, false).await {
         tracing::warn!(pipeline = %unit.pipeline, %error, "the store does not know yet that the pipeline has stopped");
         sleep(TICK).await;
+        // Another node decides, which has the pipeline now.
         if membership.tenure(unit).is_none() {
             return;
         }
     }
-    membership.look();
+    // A row that is gone is not released, but the member forgets the unit.
+    membership.release(unit.clone());
 }
 
 /// Reads the stored configuration. Pipelines that run here and changed are restarted with the change.
-async fn refresh(control: &Control) -> Result<(), anabranch_plugin::state::StoreError> {
+async fn refresh(control: &Control) -> Result<(), StoreError> {
     let stored = control.shared().store.pipelines().await?;
     let here: Vec<Str> = control.all().into_iter().map(|(id, _)| id).collect();
     for id in here.iter().filter(|id| !stored.iter().any(|pipeline| pipeline.id == **id && !pipeline.detached)) {
@@ -225,13 +252,10 @@ async fn refresh(control: &Control) -> Result<(), anabranch_plugin::state::Store
 }
 
 /// Shows the statuses of pipelines that do not run here.
-async fn show_others(
-    control: &Control,
-    places: &BTreeMap<Unit, Place>,
-) -> Result<(), anabranch_plugin::state::StoreError> {
+async fn show_others(control: &Control) -> Result<(), StoreError> {
     for pipeline in control.shared().store.pipelines().await? {
         let Ok(entry) = control.entry(&pipeline.id) else { continue };
-        let is_here = entry.is_live() || places.contains_key(&Unit::whole(pipeline.id.clone()));
+        let is_here = entry.is_live() || entry.tenure().is_some();
         let differs = entry.seen.borrow().status != pipeline.status;
         if !is_here && differs && !matches!(entry.plan(), NextStart::Invalid(_)) {
             entry.show(pipeline.status);

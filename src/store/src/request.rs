@@ -27,6 +27,7 @@ pub(crate) enum Write {
     Want {
         pipeline: Str,
         wanted: bool,
+        by: Option<NodeId>,
     },
     Marks {
         epoch: Epoch,

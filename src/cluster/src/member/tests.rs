@@ -7,7 +7,6 @@ use tokio::time::advance;
 
 use super::*;
 use crate::LEASE;
-use crate::lease::HeldUnit;
 
 /// The rows of nodes and units, which follow the same clock as the members.
 #[derive(Default)]

@@ -12,7 +12,7 @@ use super::PostgresError;
 use super::session::{Client, Failure as Error, Timed, Transaction};
 use super::units::understood;
 use crate::compare;
-use crate::entity::StoredPipeline;
+use crate::entity::{Status, StopReason, StoredPipeline};
 use crate::letters::{LetterChange, LetterSelection};
 use crate::request::{Read, ReadResult, Write, WriteResult};
 use crate::tables::{SCHEMA, understand};
@@ -202,10 +202,17 @@ impl Table {
                         .await?
                         .map(|_| WriteResult::Nothing)
                 }
-                Write::Want { pipeline, wanted } => {
-                    self.want(transaction, pipeline, *wanted).await?;
+                Write::Want { pipeline, wanted: false, by } => {
+                    self.unwant(transaction, pipeline, *by).await?;
                     Ok(WriteResult::Nothing)
                 }
+                Write::Want { pipeline, wanted: true, .. } => match self.want(transaction, pipeline, true).await? {
+                    true => {
+                        let waits = Status::Stopped { reason: StopReason::System };
+                        self.change_pipeline(transaction, pipeline, |stored| stored.status = waits).await?
+                    }
+                    false => Ok(WriteResult::Nothing),
+                },
                 Write::Keep { space, entries } => {
                     self.keep(transaction, space, entries).await?;
                     Ok(WriteResult::Nothing)

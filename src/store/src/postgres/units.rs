@@ -7,6 +7,7 @@ use anabranch_plugin::state::{Epoch, Receipt, StoreError, Unit};
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
 
+use super::leases::is_free;
 use super::session::{Client, Failure as Error, Transaction};
 use super::table::{EPOCH, KEY, MARK, RECEIPT, Table};
 use crate::request::{ReadResult, Write, WriteResult, fence};
@@ -45,13 +46,35 @@ impl Table {
         Ok(Ok(Epoch { unit: unit.clone(), number: number(row.get(0)) }))
     }
 
-    /// Sets whether the nodes of a cluster are to run a pipeline. A unit that is not wanted any more must not run.
-    pub(super) async fn want(&self, transaction: &Transaction<'_>, pipeline: &Str, wanted: bool) -> Result<(), Error> {
+    /// Sets whether the nodes of a cluster are to run a pipeline. A unit that is not wanted any more must not run. Returns
+    /// `true` if that changes something.
+    pub(super) async fn want(
+        &self,
+        transaction: &Transaction<'_>,
+        pipeline: &Str,
+        wanted: bool,
+    ) -> Result<bool, Error> {
         let sql = match wanted {
             true => format!("INSERT INTO {} (pipeline, slot) VALUES ($1, 0) ON CONFLICT DO NOTHING", self.units),
             false => format!("DELETE FROM {} WHERE pipeline = $1", self.units),
         };
-        transaction.execute(&sql, &[&pipeline.as_str()]).await?;
+        Ok(transaction.execute(&sql, &[&pipeline.as_str()]).await? > 0)
+    }
+
+    /// Has no node run a pipeline whose run has ended on this node, unless another node has it meanwhile.
+    pub(super) async fn unwant(
+        &self,
+        transaction: &Transaction<'_>,
+        pipeline: &Str,
+        by: Option<NodeId>,
+    ) -> Result<(), Error> {
+        let sql = format!(
+            "DELETE FROM {} u WHERE u.pipeline = $1 AND (u.owner = $2 OR {})",
+            self.units,
+            is_free(&self.nodes)
+        );
+        let by = by.map_or(0, |by| by.0.cast_signed());
+        transaction.execute(&sql, &[&pipeline.as_str(), &by]).await?;
         Ok(())
     }
 

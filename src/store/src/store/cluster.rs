@@ -3,12 +3,11 @@
 #[cfg(feature = "postgres")]
 use std::sync::{Arc, mpsc::sync_channel};
 
-use anabranch_cluster::Membership;
 #[cfg(feature = "postgres")]
-use anabranch_cluster::{Announcement, Member};
+use anabranch_cluster::Member;
+use anabranch_cluster::{Announcement, Membership};
 use anabranch_plugin::state::StoreError;
 use anabranch_record::text::Str;
-#[cfg(feature = "postgres")]
 use anabranch_settings::PostgresDatabase;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
@@ -16,7 +15,6 @@ use tokio::sync::watch;
 use super::Store;
 use crate::compare::{Import, Provision};
 use crate::entity::StoredPipeline;
-#[cfg(feature = "postgres")]
 use crate::error::OpenError;
 use crate::owner::StoreOwnership;
 #[cfg(feature = "postgres")]
@@ -55,6 +53,15 @@ impl Store {
         Ok(Store { membership: Some(membership), ..store })
     }
 
+    /// Fails: this build does not support PostgreSQL.
+    ///
+    /// # Errors
+    /// Always.
+    #[cfg(not(feature = "postgres"))]
+    pub fn join(_: &PostgresDatabase, _: Announcement) -> Result<Store, OpenError> {
+        Err(OpenError::LeftOut)
+    }
+
     /// Returns the membership of this node; `None` if the store is not shared.
     pub fn membership(&self) -> Option<&Membership> {
         self.membership.as_ref()
@@ -79,15 +86,15 @@ impl Store {
         }
     }
 
-    /// Sets whether the nodes of the cluster are to run a pipeline; nothing if the store is not shared.
+    /// Has a node of the cluster run a pipeline, or has no node run a pipeline whose run on this node has ended. Nothing
+    /// if the store is not shared, or if another node has the pipeline.
     ///
     /// # Errors
     /// The store cannot be written.
     pub async fn want(&self, pipeline: &Str, wanted: bool) -> Result<(), StoreError> {
-        match self.membership {
-            Some(_) => self.write(Write::Want { pipeline: pipeline.clone(), wanted }).await.map(drop),
-            None => Ok(()),
-        }
+        let Some(membership) = &self.membership else { return Ok(()) };
+        let by = membership.standing().borrow().id;
+        self.write(Write::Want { pipeline: pipeline.clone(), wanted, by }).await.map(drop)
     }
 }
 
