@@ -27,8 +27,8 @@ pub enum OpenError {
     },
     /// The nodes of a cluster use the store.
     #[error(
-        "the store {place} belongs to a cluster, whose node {node} runs: send the request to a node with --api.http.address, or \
-         stop all nodes"
+        "the store {place} belongs to a cluster, whose node {node} runs: send the request to a node with \
+         --api.http.address, or stop all nodes"
     )]
     Cluster {
         /// The table and its server.

@@ -1,9 +1,10 @@
 //! Members over a store of leases in memory, on the paused clock.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use tokio::time::advance;
+use tokio::time::{advance, sleep};
 
 use super::*;
 use crate::LEASE;
@@ -16,6 +17,18 @@ struct Rows {
     last: u64,
     history: u64,
     is_silent: bool,
+    planted: Option<Planted>,
+}
+
+/// A mistake of the store of leases, which the oracle must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Planted {
+    /// A lease that is over is renewed.
+    RenewedAfterItsEnd,
+    /// A unit that a node asks for is given to it at once.
+    HeirBeforeDrain,
+    /// A node takes units of nodes whose lease lasts.
+    ForcedStealing,
 }
 
 impl Rows {
@@ -61,7 +74,9 @@ impl LeaseStore for Memory {
 
     async fn renew(&self, id: NodeId, is_leaving: bool) -> Result<View, LeaseError> {
         self.answer(|rows| {
-            rows.nodes.retain(|_, (expires, _)| *expires > Instant::now());
+            if rows.planted != Some(Planted::RenewedAfterItsEnd) {
+                rows.nodes.retain(|_, (expires, _)| *expires > Instant::now());
+            }
             let Some(node) = rows.nodes.get_mut(&id) else { return Err(LeaseError::Over) };
             *node = (Instant::now() + LEASE, is_leaving);
             let seen: Vec<_> = (rows.units.iter())
@@ -93,8 +108,13 @@ impl LeaseStore for Memory {
 
     async fn take(&self, id: NodeId, count: usize) -> Result<(), LeaseError> {
         self.answer(|rows| {
-            let nodes = rows.nodes.clone();
-            let free = rows.units.values_mut().filter(|(owner, _)| owner.is_none_or(|id| !nodes.contains_key(&id)));
+            let now = Instant::now();
+            let mut live: Vec<NodeId> =
+                rows.nodes.iter().filter(|(_, (expires, _))| *expires > now).map(|(id, _)| *id).collect();
+            if rows.planted == Some(Planted::ForcedStealing) {
+                live.pop();
+            }
+            let free = rows.units.values_mut().filter(|(owner, _)| owner.is_none_or(|id| !live.contains(&id)));
             free.take(count).for_each(|unit| *unit = (Some(id), None));
             Ok(())
         })
@@ -104,7 +124,10 @@ impl LeaseStore for Memory {
     async fn ask(&self, id: NodeId, of: NodeId, count: usize) -> Result<(), LeaseError> {
         self.answer(|rows| {
             let held = rows.units.values_mut().filter(|(owner, by)| *owner == Some(of) && by.is_none());
-            held.take(count).for_each(|unit| unit.1 = Some(id));
+            match rows.planted {
+                Some(Planted::HeirBeforeDrain) => held.take(count).for_each(|unit| *unit = (Some(id), None)),
+                _ => held.take(count).for_each(|unit| unit.1 = Some(id)),
+            }
             Ok(())
         })
         .await
@@ -222,4 +245,143 @@ async fn a_store_with_another_history_is_joined_anew() {
     });
     standing.wait_for(|standing| standing.id != before && standing.units.len() == 3).await.unwrap();
     assert_eq!(memory.rows(|rows| rows.nodes.len()), 1, "the earlier row of the node is gone");
+}
+
+/// A way to the store that delays requests and answers, and loses some.
+struct Faulty {
+    memory: Arc<Memory>,
+    random: Mutex<fastrand::Rng>,
+    /// One in this number of requests goes wrong; 0 = none.
+    faults: AtomicU32,
+}
+
+impl Faulty {
+    async fn call<T>(&self, call: impl Future<Output = Result<T, LeaseError>>) -> Result<T, LeaseError> {
+        let faults = self.faults.load(Ordering::Relaxed);
+        let hits = |random: &mut fastrand::Rng| faults > 0 && random.u32(..faults) == 0;
+        let (before, after, lost_before, lost_after) = {
+            let mut random = self.random.lock().unwrap();
+            let late = |random: &mut fastrand::Rng| {
+                Duration::from_millis(if hits(random) { random.u64(..3000) } else { random.u64(..30) })
+            };
+            (late(&mut random), late(&mut random), hits(&mut random), hits(&mut random))
+        };
+        sleep(before).await;
+        if lost_before {
+            return Err(LeaseError::Unavailable("lost".to_owned()));
+        }
+        let answer = call.await;
+        sleep(after).await;
+        if lost_after { Err(LeaseError::Unavailable("the answer is lost".to_owned())) } else { answer }
+    }
+}
+
+#[async_trait]
+impl LeaseStore for Faulty {
+    async fn join(&self, node: &Announcement) -> Result<NodeId, LeaseError> {
+        self.call(self.memory.join(node)).await
+    }
+
+    async fn renew(&self, id: NodeId, is_leaving: bool) -> Result<View, LeaseError> {
+        self.call(self.memory.renew(id, is_leaving)).await
+    }
+
+    async fn take(&self, id: NodeId, count: usize) -> Result<(), LeaseError> {
+        self.call(self.memory.take(id, count)).await
+    }
+
+    async fn ask(&self, id: NodeId, of: NodeId, count: usize) -> Result<(), LeaseError> {
+        self.call(self.memory.ask(id, of, count)).await
+    }
+
+    async fn release(&self, id: NodeId, unit: &Unit) -> Result<(), LeaseError> {
+        self.call(self.memory.release(id, unit)).await
+    }
+
+    async fn leave(&self, id: NodeId) -> Result<(), LeaseError> {
+        self.call(self.memory.leave(id)).await
+    }
+}
+
+/// Runs nodes that come, leave, crash and cannot reach the store, and returns what they broke: two nodes with one unit at
+/// a time, or a unit without a node long after the last fault.
+async fn live_through(seed: u64, planted: Option<Planted>) -> Result<(), String> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let memory = Memory::with(random.usize(1..12));
+    memory.rows(|rows| rows.planted = planted);
+    let faults = [0, 40, 10, 4][random.usize(..4)];
+    let mut nodes: Vec<(Membership, Arc<Faulty>, tokio::task::JoinHandle<()>)> = Vec::new();
+    let check = |nodes: &[(Membership, Arc<Faulty>, tokio::task::JoinHandle<()>)]| {
+        let mut owners: BTreeMap<Unit, usize> = BTreeMap::new();
+        for (membership, ..) in nodes {
+            let units: Vec<Unit> = membership.standing().borrow().units.keys().cloned().collect();
+            for unit in units.into_iter().filter(|unit| membership.tenure(unit).is_some()) {
+                *owners.entry(unit).or_default() += 1;
+            }
+        }
+        match owners.iter().find(|(_, count)| **count > 1) {
+            Some((unit, count)) => Err(format!("seed {seed}: {count} nodes have {unit}")),
+            None => Ok(owners.len()),
+        }
+    };
+    for step in 0..1200 {
+        let is_troubled = step < 800;
+        if nodes.is_empty() || is_troubled && random.u32(..60) == 0 && nodes.len() < 5 {
+            let faulty = Arc::new(Faulty {
+                memory: memory.clone(),
+                random: Mutex::new(random.fork()),
+                faults: AtomicU32::new(faults),
+            });
+            let (member, membership) = Member::new(faulty.clone(), Announcement::default());
+            #[expect(clippy::disallowed_methods, reason = "it ends with the runtime of the test")]
+            let task = tokio::spawn(member.live());
+            nodes.push((membership, faulty, task));
+        }
+        if is_troubled && random.u32(..150) == 0 && nodes.len() > 1 {
+            let (membership, _, task) = nodes.swap_remove(random.usize(..nodes.len()));
+            // A crash: the row stays until its time has passed. Or a stop, which releases what it has.
+            match random.bool() {
+                true => task.abort(),
+                false => membership.drain(),
+            }
+        }
+        if is_troubled && random.u32(..300) == 0 {
+            memory.rows(|rows| rows.history += 1);
+        }
+        if step == 800 {
+            nodes.iter().for_each(|(_, faulty, _)| faulty.faults.store(0, Ordering::Relaxed));
+        }
+        for (membership, ..) in &nodes {
+            for unit in units(membership, Tenure::Wanted) {
+                if random.u32(..4) == 0 {
+                    membership.release(unit);
+                }
+            }
+        }
+        pass(Duration::from_millis(50)).await;
+        check(&nodes)?;
+    }
+    let (held, all) = (check(&nodes)?, memory.rows(|rows| rows.units.len()));
+    nodes.iter().for_each(|(_, _, task)| task.abort());
+    if held == all { Ok(()) } else { Err(format!("seed {seed}: {held} of {all} units have a node")) }
+}
+
+fn simulated(seed: u64, planted: Option<Planted>) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(live_through(seed, planted))
+}
+
+#[test]
+fn a_unit_has_one_node_at_a_time_and_soon_one_again() {
+    for seed in 0..40 {
+        simulated(seed, None).unwrap();
+    }
+}
+
+#[test]
+fn mistakes_of_the_store_are_found() {
+    for planted in [Planted::RenewedAfterItsEnd, Planted::HeirBeforeDrain, Planted::ForcedStealing] {
+        let found = (0..60).find_map(|seed| simulated(seed, Some(planted)).err());
+        assert!(found.is_some(), "{planted:?}");
+    }
 }
