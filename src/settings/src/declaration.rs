@@ -157,6 +157,7 @@ pub const REPLACED: &[(&str, &str)] = &[
 /// Titles of the sections, in the order of the generated file.
 pub const SECTIONS: &[(&str, &str)] = &[
     ("db", "Store of positions and pipelines"),
+    ("cluster", "A cluster of nodes that share the work"),
     ("engine", "Limits of a running pipeline"),
     ("shutdown", "Stopping"),
     ("log", "The service log"),
