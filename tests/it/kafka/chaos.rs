@@ -108,7 +108,8 @@ fn need_all(cluster: &Cluster, copier: &Copier, node: usize, time: Duration) {
 }
 
 impl Fault {
-    /// Causes the fault and ends it. Returns how many brokers it concerned.
+    /// Causes the fault and ends it. Returns how many times the service may read records again because of it: for each
+    /// broker that is away, and when its sessions are over.
     fn happen(self, cluster: &Cluster, copier: &mut Copier, random: &mut fastrand::Rng) -> usize {
         let partition = random.u32(..PARTITIONS);
         match self {
@@ -158,7 +159,7 @@ impl Fault {
                 std::thread::sleep(Duration::from_secs(190));
                 copier.service.process().signal("CONT");
                 limit(cluster, None);
-                0
+                1
             }
             Fault::KillService => {
                 copier.service.kill();
@@ -170,7 +171,7 @@ impl Fault {
                 copier.service.process().signal("STOP");
                 moment(random, 6_500..9_000);
                 copier.service.process().signal("CONT");
-                0
+                1
             }
             Fault::AddPartitions => {
                 copier.add_partitions();
@@ -192,15 +193,15 @@ fn endure(cluster: &'static Cluster, random: &mut fastrand::Rng, faults: &[Fault
     let mut copier = Copier::start(cluster);
     copier.produce("k", KEYS, RATE, (0, PARTITIONS));
     copier.service.await_progress();
-    let mut brokers = 0;
+    let mut repeats = 0;
     for fault in faults {
         let begun = Instant::now();
-        brokers += fault.happen(cluster, &mut copier, random);
+        repeats += fault.happen(cluster, &mut copier, random);
         cluster.await_health();
         println!("{fault:?}: {:.1} s", begun.elapsed().as_secs_f64());
         moment(random, 0..1_000);
     }
-    let said = copier.finish(brokers);
+    let said = copier.finish(repeats);
     let _ = writeln!(std::io::stderr(), "{faults:?}: {said}");
 }
 

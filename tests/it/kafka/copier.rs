@@ -100,7 +100,7 @@ impl Copier {
     }
 
     /// Waits until everything is produced and copied, ends the service, and checks the copies. `faults` is the number of
-    /// faults of brokers. Returns a line about it.
+    /// faults of brokers and ends of sessions. Returns a line about it.
     pub fn finish(mut self, faults: usize) -> String {
         let produced = self.end_producing();
         for copy in [&self.once, &self.exact] {
@@ -122,7 +122,7 @@ impl Copier {
         let differing: Vec<&String> = source.keys().filter(|key| exact.get(*key) != source.get(*key)).collect();
         let (once, exact) = (compare(&once, &produced), compare(&exact, &produced));
         let said = format!(
-            "{total} records ({doubled} doubled by their producer), {} kills of the service, {faults} faults of brokers, \
+            "{total} records ({doubled} doubled by their producer), {} kills of the service, {faults} faults of brokers and ends of sessions, \
              {runs:?} runs: {} repeated of at most {most}, exactly once {}",
             self.service.kills(),
             once.repeated.saturating_sub(doubled),
