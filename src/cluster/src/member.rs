@@ -224,9 +224,9 @@ impl Member {
         self.release().await;
         let Steps { take, ask } = steps(id, &view);
         if let Some((of, count)) = ask {
-            self.note(answered(ANSWER, self.store.ask(id, of, count)).await);
+            self.note(&answered(ANSWER, self.store.ask(id, of, count)).await);
         }
-        take > 0 && self.note(answered(ANSWER, self.store.take(id, take)).await)
+        take > 0 && self.note(&answered(ANSWER, self.store.take(id, take)).await)
     }
 
     /// Returns the id of this node; joins if it is no member.
@@ -260,10 +260,13 @@ impl Member {
             let held = view.held.iter().filter(|held| !releasing.contains(&held.unit));
             let hold = |held: &HeldUnit| {
                 let tenure = if held.is_wanted || is_leaving { Tenure::Wanted } else { Tenure::Held };
-                let number = standing.units.get(&held.unit).map(|known| known.number).unwrap_or_else(|| {
-                    *next += 1;
-                    *next
-                });
+                let number = standing.units.get(&held.unit).map_or_else(
+                    || {
+                        *next += 1;
+                        *next
+                    },
+                    |known| known.number,
+                );
                 (held.unit.clone(), Hold { tenure, number })
             };
             let units: BTreeMap<Unit, Hold> = held.map(hold).collect();
@@ -296,7 +299,7 @@ impl Member {
             return;
         };
         while let Some(unit) = self.releasing.first().cloned() {
-            if !self.note(answered(ANSWER, self.store.release(id, &unit)).await) {
+            if !self.note(&answered(ANSWER, self.store.release(id, &unit)).await) {
                 return;
             }
             self.releasing.remove(&unit);
@@ -306,13 +309,13 @@ impl Member {
     async fn leave(&mut self) {
         self.give_up("this node has left the cluster");
         if let Some(id) = self.id.take() {
-            self.note(answered(ANSWER, self.store.leave(id)).await);
+            self.note(&answered(ANSWER, self.store.leave(id)).await);
         }
     }
 
     /// Logs a failure, which the next tick finds out about. Returns `true` if there was none.
-    fn note(&self, done: Result<(), LeaseError>) -> bool {
-        if let Err(error) = &done {
+    fn note(&self, done: &Result<(), LeaseError>) -> bool {
+        if let Err(error) = done {
             tracing::debug!(%error, "the state store did not change the units of this node");
         }
         done.is_ok()
