@@ -1,4 +1,5 @@
-//! What a node does at a tick so that all nodes have about the same number of units: a pure function of what it sees.
+//! The decision of a node at a tick: it takes or asks for units, so that all nodes have about the same number. A pure
+//! function of the view.
 //!
 //! Nodes see the same rows, but not at the same time. Two nodes that decide from the same view never take more than there
 //! is, because the store gives each unit to one of them. They may ask for more units than needed; a unit is asked for
@@ -29,7 +30,7 @@ pub const TAKEN: usize = 64;
 /// Maximum number of units that a node has asked for and not received.
 pub const ASKED: usize = 8;
 
-/// What a node does at a tick.
+/// The steps of a node at a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     /// Maximum number of free units that it takes.
@@ -69,7 +70,7 @@ mod tests {
     use crate::lease::{HeldUnit, History, NodeLoad};
     use anabranch_plugin::state::Unit;
 
-    /// The rows of units: who has each, and who has asked for it.
+    /// The rows of nodes and units. A unit has an owner and a node that has asked for it.
     struct Rows {
         nodes: Vec<(NodeId, bool)>,
         units: Vec<(Option<NodeId>, Option<NodeId>)>,

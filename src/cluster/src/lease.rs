@@ -16,7 +16,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// What a node tells the others about itself.
+/// The description of a node that the other nodes see.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Announcement {
     /// Its name, which users see.
@@ -51,7 +51,7 @@ pub struct HeldUnit {
     pub is_wanted: bool,
 }
 
-/// What a node learns at a renewal.
+/// The answer of the store to a renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// The history of the store.

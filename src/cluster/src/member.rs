@@ -9,10 +9,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::balance::{Steps, steps};
-use crate::lease::{Announcement, HeldUnit, History, LeaseError, LeaseStore, NodeId, NodeLoad, View};
+use crate::lease::{Announcement, HeldUnit, History, LeaseError, LeaseStore, NodeId, View};
 use crate::{ANSWER, SAFE, TICK};
 
-/// What a node has to do with a unit that belongs to it.
+/// The order to a node for one of its units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tenure {
     /// It runs the unit.
@@ -24,21 +24,19 @@ pub enum Tenure {
 /// A unit of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// What the node has to do with it.
+    /// The order to the node.
     pub tenure: Tenure,
     /// Differs each time the node gets the unit: between two numbers, another node may have had it.
     pub number: u64,
 }
 
-/// What a node knows of the cluster. All units that are missing in `units` must not run here.
+/// The view that a node has of itself in the cluster. The node must not run a unit that is missing in `units`.
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// Its id; `None` while it has not joined.
     pub id: Option<NodeId>,
     /// Its units.
     pub units: BTreeMap<Unit, Hold>,
-    /// All nodes, as of the last renewal.
-    pub nodes: Vec<NodeLoad>,
     /// Number of the latest change of the stored configuration.
     pub revision: u64,
     /// Why the node has no units although it may have had some; `None` while it is a member.
@@ -49,7 +47,7 @@ pub struct Standing {
 
 impl Standing {
     fn outside(lost: Option<String>) -> Standing {
-        Standing { id: None, units: BTreeMap::new(), nodes: Vec::new(), revision: 0, lost, until: Instant::now() }
+        Standing { id: None, units: BTreeMap::new(), revision: 0, lost, until: Instant::now() }
     }
 }
 
@@ -68,7 +66,7 @@ enum Order {
 }
 
 impl Membership {
-    /// Returns a receiver of what this node knows; it changes with the units, the nodes and the revision.
+    /// Returns a receiver of what this node knows; it changes with the units and the revision.
     pub fn standing(&self) -> watch::Receiver<Standing> {
         self.standing.clone()
     }
@@ -182,7 +180,7 @@ impl Member {
                 () = sleep_until(next) => {
                     let begun = Instant::now();
                     let took = self.tick().await;
-                    // What was taken is known at once.
+                    // The node renews again at once, because only a view tells which units it took.
                     next = if took { Instant::now() } else { begun + TICK };
                 }
             }
@@ -252,7 +250,7 @@ impl Member {
         self.id
     }
 
-    /// Tells what a view shows.
+    /// Publishes the units of a view.
     fn show(&mut self, id: NodeId, view: &View) {
         let (is_leaving, releasing, next) = (self.is_leaving, &self.releasing, &mut self.next);
         let until = self.renewed + SAFE;
@@ -270,10 +268,9 @@ impl Member {
                 (held.unit.clone(), Hold { tenure, number })
             };
             let units: BTreeMap<Unit, Hold> = held.map(hold).collect();
-            let differs = (standing.id, &standing.units, &standing.nodes, standing.revision, &standing.lost)
-                != (Some(id), &units, &view.nodes, view.revision, &None);
-            *standing =
-                Standing { id: Some(id), units, nodes: view.nodes.clone(), revision: view.revision, lost: None, until };
+            let differs = (standing.id, &standing.units, standing.revision, &standing.lost)
+                != (Some(id), &units, view.revision, &None);
+            *standing = Standing { id: Some(id), units, revision: view.revision, lost: None, until };
             differs
         });
     }

@@ -421,17 +421,14 @@ impl<'a> Checking<'a> {
         let shutdown = self.duration("shutdown.timeout");
         Settings {
             config_path,
-            database: match self.text("db.type") {
-                _ if cluster.is_some() => Database::Postgres(PostgresDatabase {
-                    connection: self.credential("cluster.url"),
-                    table: self.text("db.postgres.table").to_owned(),
-                }),
-                "inmemory" => Database::InMemory,
-                "postgres" => Database::Postgres(PostgresDatabase {
+            database: match (&cluster, self.text("db.type")) {
+                (Some(cluster), _) => Database::Postgres(cluster.database.clone()),
+                (None, "inmemory") => Database::InMemory,
+                (None, "postgres") => Database::Postgres(PostgresDatabase {
                     connection: self.credential("db.postgres.connection-string"),
                     table: self.text("db.postgres.table").to_owned(),
                 }),
-                _ => Database::Embedded(self.path("db.path")),
+                (None, _) => Database::Embedded(self.path("db.path")),
             },
             cluster,
             store_wait: self.duration("db.wait"),

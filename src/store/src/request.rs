@@ -44,7 +44,6 @@ pub(crate) enum Write {
     Import {
         provision: Provision,
         set: String,
-        again: bool,
     },
     Replace {
         pipeline: Box<StoredPipeline>,

@@ -63,7 +63,7 @@ impl TableWriter {
         tracing::warn!(%pipeline, %connector, table = %name, "columns stay narrower than those of the source: {sql}: {fault}");
     }
 
-    /// Changes the layout of a table. With marks, the change is in a transaction of this run: an earlier run, which
+    /// Changes the layout of a table. With a fence, the change is in a transaction of this run: an earlier run, which
     /// another one has replaced, changes nothing.
     pub(super) async fn alter(&mut self, session: &mut Session, name: &Str, sql: &str) -> Result<(), Failure> {
         let Some(fence) = self.fence.as_ref().or(self.guard.as_ref()) else {

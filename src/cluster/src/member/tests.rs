@@ -8,6 +8,7 @@ use tokio::time::{advance, sleep};
 
 use super::*;
 use crate::LEASE;
+use crate::lease::NodeLoad;
 
 /// The rows of nodes and units, which follow the same clock as the members.
 #[derive(Default)]
@@ -214,7 +215,7 @@ async fn a_node_without_an_answer_has_nothing_before_its_lease_is_over() {
     assert_eq!(units(&a, Tenure::Held).len(), 3, "a short silence stops nothing");
     pass(TICK + Duration::from_millis(200)).await;
     assert_eq!(units(&a, Tenure::Held).len(), 0);
-    assert!(standing.has_changed().unwrap(), "whoever runs a unit learns it");
+    assert!(standing.has_changed().unwrap(), "the receivers of the standing are notified");
     assert!(standing.borrow().lost.is_some());
     let expires = memory.rows(|rows| rows.nodes.values().map(|(expires, _)| *expires).max().unwrap());
     assert!(Instant::now() + TICK / 2 < expires, "{:?} before the end of the lease", expires - begun);

@@ -72,7 +72,7 @@ impl Service {
             }
         }
         if store.membership().is_some() {
-            match store.import(provision, false).await? {
+            match store.import(provision).await? {
                 Import::Stored(changes) => {
                     for change in changes {
                         tracing::info!(pipeline = %change.pipeline, "{change}");

@@ -12,14 +12,13 @@ use crate::request::WriteResult;
 const IMPORT: &str = "import";
 
 impl Table {
-    /// Imports a set of files, unless it is stored already. A set that another one has replaced is imported only if
-    /// that is asked for: a node that restarts with old files must not undo what the others have.
+    /// Imports a set of files, unless it is stored already. A set that another one has replaced is not
+    /// imported: a node that restarts with old files must not undo what the others have.
     pub(super) async fn import(
         &self,
         transaction: &Transaction<'_>,
         provision: &Provision,
         set: &str,
-        again: bool,
     ) -> Result<Result<WriteResult, StoreError>, Error> {
         // Nodes that start together import one after the other.
         transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&format!("import {}", self.name)]).await?;
@@ -31,8 +30,8 @@ impl Table {
         let (this, latest): (Option<i64>, i64) = (row.get(0), row.get(1));
         match this {
             Some(this) if this == latest => return Ok(Ok(WriteResult::Imported(Import::Current))),
-            Some(_) if !again => return Ok(Ok(WriteResult::Imported(Import::Older))),
-            _ => {}
+            Some(_) => return Ok(Ok(WriteResult::Imported(Import::Older))),
+            None => {}
         }
         let changes = match self.bring_in_line(transaction, |stored| compare::import(stored, provision)).await? {
             Ok(WriteResult::Changes(changes)) => changes,

@@ -86,7 +86,6 @@ macro_rules! parameters {
 parameters! {
     &str => TEXT,
     String => TEXT,
-    Option<&str> => TEXT,
     bool => BOOL,
     i32 => INT4,
     i64 => INT8,

@@ -180,7 +180,7 @@ impl Table {
                     let found = |stored| compare::provision(stored, provision);
                     self.bring_in_line(transaction, found).await?
                 }
-                Write::Import { provision, set, again } => self.import(transaction, provision, set, *again).await?,
+                Write::Import { provision, set } => self.import(transaction, provision, set).await?,
                 Write::Replace { pipeline, at } => {
                     let found = |stored: BTreeMap<Str, StoredPipeline>| {
                         compare::replace(stored.get(&pipeline.id), pipeline, *at)
@@ -320,7 +320,7 @@ impl Table {
     }
 
     /// Changes a stored pipeline, if it exists.
-    pub(super) async fn change_pipeline(
+    async fn change_pipeline(
         &self,
         transaction: &Transaction<'_>,
         pipeline: &str,

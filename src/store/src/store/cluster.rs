@@ -73,14 +73,14 @@ impl Store {
         Store { holding, ..self.clone() }
     }
 
-    /// Imports the configuration that files declare, unless a later set of files was imported: see [`Import`]. With
-    /// `again`, a set that was replaced is imported again. Statuses stay.
+    /// Imports the configuration that files declare, unless a later set of files was imported: see [`Import`]. Statuses
+    /// stay.
     ///
     /// # Errors
     /// The store cannot be written; nothing was changed.
-    pub async fn import(&self, provision: Provision, again: bool) -> Result<Import, StoreError> {
+    pub async fn import(&self, provision: Provision) -> Result<Import, StoreError> {
         let set = identity(&provision)?;
-        match self.write(Write::Import { provision, set, again }).await? {
+        match self.write(Write::Import { provision, set }).await? {
             WriteResult::Imported(import) => Ok(import),
             other => Err(contradiction(&other)),
         }
