@@ -179,7 +179,7 @@ fn reader(runtime: &Runtime) -> Box<dyn Reader> {
         active: services.active,
         schemas: services.schemas,
         network: Default::default(),
-        has_rivals: false,
+        shared: None,
     };
     runtime.block_on(source.unwrap().open(&BTreeMap::new(), &host)).unwrap().reader
 }

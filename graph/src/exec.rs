@@ -20,6 +20,7 @@ mod activity;
 mod asynchronous;
 mod backlog;
 mod chain;
+mod claims;
 mod context;
 mod dead_letter;
 mod deliver;
@@ -71,7 +72,7 @@ pub use trial::{Trial, try_out};
 use anabranch_plugin::host::{LogSink, Network};
 use anabranch_plugin::letter::{KeptLetters, Letter, LetterBounds, LetterStore};
 use anabranch_plugin::schema::SchemaRegistry;
-use anabranch_plugin::state::{ActiveSettings, Epoch, ResultCache, StateStore, StoreError};
+use anabranch_plugin::state::{ActiveSettings, Epoch, ResultCache, Slots, StateStore, StoreError};
 use anabranch_plugin::trace::Tracing;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
@@ -97,8 +98,9 @@ pub struct Services {
     pub schemas: Arc<dyn SchemaRegistry>,
     /// Network access of operators.
     pub network: Network,
-    /// True if another process may run the unit while this one believes that it still does.
-    pub has_rivals: bool,
+    /// Identifies the store, if several processes share it: another one may run the units of this run while this process
+    /// believes that it still does. See [`Host::shared`](anabranch_plugin::host::Host::shared).
+    pub shared: Option<Str>,
 }
 
 impl Services {
@@ -121,6 +123,8 @@ impl Services {
 pub struct RunOptions {
     /// True if a source is finished at its first `CaughtUp` or `End`.
     pub once: bool,
+    /// The slots of the pipeline that the run claims.
+    pub slots: Slots,
     /// Secrets to mask in dead letters and faults.
     pub mask: Arc<[Str]>,
     /// Taps for inspecting records. They belong to the pipeline and are the same for all of its runs.

@@ -63,7 +63,11 @@ impl Source for ConfiguredGenerator {
     }
 
     fn is_partitioned(&self) -> bool {
-        false
+        self.settings.partitions > 1
+    }
+
+    fn splits(&self) -> bool {
+        self.is_partitioned()
     }
 
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
@@ -100,10 +104,23 @@ impl Source for ConfiguredGenerator {
                 self.settings.rate
             );
         }
-        let made = match resume.get(&Partition::ONLY) {
-            Some(mark) => number_of(&mark.position)?,
-            None => 0,
-        };
+        let mut lanes = Vec::new();
+        for first in 1..=self.settings.partitions {
+            let partition = match self.is_partitioned() {
+                true => Partition(itoa::Buffer::new().format(first - 1).into()),
+                false => Partition::ONLY,
+            };
+            if self.is_partitioned() && !host.slots.has(&partition) {
+                continue;
+            }
+            let next = match resume.get(&partition) {
+                Some(mark) => number_of(&mark.position)?.saturating_add(self.settings.partitions),
+                None => first,
+            };
+            lanes.push(Lane { partition, next });
+        }
+        // The rate is that of all partitions together.
+        let share = lanes.len() as f64 / self.settings.partitions as f64;
         let mut collections = Vec::with_capacity(self.settings.collections.len());
         for settings in &self.settings.collections {
             let content = match &settings.format {
@@ -121,9 +138,11 @@ impl Source for ConfiguredGenerator {
         let reader = Generating {
             weight: collections.iter().map(Collection::longest).max().unwrap_or(1),
             collections,
-            pace: Pace::new(self.settings.rate, self.settings.burst, Instant::now()),
+            pace: Pace::new(self.settings.rate * share, self.settings.burst, Instant::now()),
             seed: self.settings.seed.unwrap_or_else(|| fastrand::u64(..)),
-            made,
+            lanes,
+            turn: 0,
+            step: self.settings.partitions,
             count: self.settings.count,
             caught_up: false,
             arena: Arena::default(),
@@ -199,8 +218,12 @@ struct Generating {
     weight: usize,
     pace: Pace,
     seed: u64,
-    /// Number of the last record, counted across restarts. It is also the record's position.
-    made: u64,
+    /// The partitions of this run.
+    lanes: Vec<Lane>,
+    /// The partition whose turn it is.
+    turn: usize,
+    /// Difference of the numbers of two records of a partition: the number of all partitions.
+    step: u64,
     count: Option<u64>,
     caught_up: bool,
     /// Arena for positions and raw payloads: one allocation for some hundred records.
@@ -208,16 +231,33 @@ struct Generating {
     text: Vec<u8>,
 }
 
+/// A partition: every record whose number has the same remainder.
+struct Lane {
+    partition: Partition,
+    /// Number of the next record, counted from 1 and across restarts. It is also the record's position.
+    next: u64,
+}
+
+impl Lane {
+    /// Returns how many records are left.
+    fn left(&self, count: Option<u64>, step: u64) -> u64 {
+        count.map_or(u64::MAX, |count| (count + step).saturating_sub(self.next) / step)
+    }
+}
+
 #[async_trait]
 impl Reader for Generating {
     async fn read(&mut self, room: Room) -> Result<Read, Fault> {
-        let left = self.count.map_or(u64::MAX, |count| count.saturating_sub(self.made));
-        if left == 0 {
+        let (count, step) = (self.count, self.step);
+        let turns = self.lanes.len();
+        let open = (0..turns).map(|turn| (self.turn + turn) % turns.max(1));
+        let Some(turn) = open.into_iter().find(|turn| self.lanes[*turn].left(count, step) > 0) else {
             if !std::mem::replace(&mut self.caught_up, true) {
                 return Ok(Read::CaughtUp);
             }
-            std::future::pending::<()>().await;
-        }
+            return std::future::pending().await;
+        };
+        let left = self.lanes[turn].left(count, step);
         let due = loop {
             match self.pace.due(Instant::now()) {
                 Due::Now(due) => break due,
@@ -226,14 +266,16 @@ impl Reader for Generating {
         };
         let fitting = room.rows.min(room.bytes / self.weight).clamp(1, LONGEST_READ);
         let rows = due.min(fitting).min(usize::try_from(left).unwrap_or(usize::MAX));
-        let records = self.records(rows)?;
+        let records = self.records(self.lanes[turn].next, rows)?;
         self.pace.gave(rows);
-        self.made += rows as u64;
-        Ok(Read::Rows { partition: Partition::ONLY, records })
+        self.lanes[turn].next += rows as u64 * step;
+        self.turn = turn + 1;
+        Ok(Read::Rows { partition: self.lanes[turn].partition.clone(), records })
     }
 
     async fn backlog(&mut self) -> Option<Backlog> {
-        let left = self.count?.saturating_sub(self.made);
+        let count = Some(self.count?);
+        let left = self.lanes.iter().map(|lane| lane.left(count, self.step)).sum();
         Some(Backlog { records: Some(left), ..Backlog::default() })
     }
 }
@@ -241,7 +283,7 @@ impl Reader for Generating {
 impl Generating {
     /// Returns the next records. Each depends only on the seed and its number, so read boundaries and restarts do not
     /// change the data. Reads the clock once.
-    fn records(&mut self, rows: usize) -> Result<Vec<Record>, Fault> {
+    fn records(&mut self, first: u64, rows: usize) -> Result<Vec<Record>, Fault> {
         let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
         let (now, created) = (Timestamp::from_timestamp_nanos(nanos), Str::from(itoa::Buffer::new().format(nanos)));
         for collection in &mut self.collections {
@@ -253,7 +295,7 @@ impl Generating {
             collection.metadata = metadata;
         }
         let mut records = Vec::with_capacity(rows);
-        for number in (self.made..).skip(1).take(rows) {
+        for number in (0..rows as u64).map(|row| first + row * self.step) {
             let random = &mut Rng::with_seed(scatter(self.seed ^ scatter(number)));
             let collection = match &self.collections[..] {
                 [only] => only,

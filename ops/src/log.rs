@@ -86,6 +86,10 @@ impl Destination for ConfiguredLog {
         Some((self.level, self.message.clone()))
     }
 
+    fn takes_shares(&self) -> bool {
+        true
+    }
+
     fn policy(&self) -> WritePolicy {
         WritePolicy { rows: 1024, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent }
     }

@@ -91,7 +91,7 @@ async fn run_to_end(world: &Arc<World>) -> Result<(), String> {
             letters: None,
             schemas: Arc::new(MemoryRegistry::new()),
             network: Network::Open,
-            has_rivals: false,
+            shared: None,
         };
         let requests = Arc::new(SourceRequests::default());
         let options = RunOptions { requests: requests.clone(), ..RunOptions::default() };

@@ -98,7 +98,7 @@ async fn run_to_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
             letters: None,
             schemas: Arc::new(MemoryRegistry::new()),
             network: Network::Open,
-            has_rivals: false,
+            shared: None,
         };
         let traces = world.lock().inspections.tracing();
         let options = RunOptions { once: world.scenario.once, taps: taps.clone(), traces, ..RunOptions::default() };

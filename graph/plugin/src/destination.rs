@@ -95,6 +95,12 @@ pub trait Destination: Send + Sync {
         false
     }
 
+    /// Returns `true` if several runs of a pipeline may write to the destination at the same time, each the rows of its
+    /// slots ([`Host::slots`]). `false` by default.
+    fn takes_shares(&self) -> bool {
+        false
+    }
+
     /// Returns how the executor writes to the destination; `pipelines plan` prints it.
     fn policy(&self) -> WritePolicy;
 

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use anabranch_record::text::Str;
 
 use crate::schema::SchemaRegistry;
-use crate::state::{ActiveSettings, ResultCache, Unit};
+use crate::state::{ActiveSettings, ResultCache, Slots};
 
 /// The resources that an operator, source or destination may use, in addition to its settings.
 #[derive(Clone)]
 pub struct Host {
     /// Id of the pipeline.
     pub pipeline: Str,
-    /// Slot of the unit of the pipeline whose rows the plugin gets.
-    pub slot: u32,
+    /// The slots of the pipeline whose rows the plugin gets. A source that splits ([`Source::splits`]) reads only the
+    /// partitions that they have.
+    ///
+    /// [`Source::splits`]: crate::source::Source::splits
+    pub slots: Slots,
     /// Id of the processor or connector, as users see it.
     pub node: Str,
     /// The log for output of the `log` destination and other plugins.
@@ -27,16 +30,10 @@ pub struct Host {
     pub schemas: Arc<dyn SchemaRegistry>,
     /// Network access of operators.
     pub network: Network,
-    /// True if another process may run the unit while this one believes that it still does, as the nodes of a cluster:
-    /// a destination that can refuse the writes of earlier runs does so in every transaction.
-    pub has_rivals: bool,
-}
-
-impl Host {
-    /// Returns the unit of the pipeline whose rows the plugin gets.
-    pub fn unit(&self) -> Unit {
-        Unit { pipeline: self.pipeline.clone(), slot: self.slot }
-    }
+    /// Identifies the state store, if several processes share it, as the nodes of a cluster. Then another process may run
+    /// the pipeline while this one believes that it still does: a destination that can refuse the writes of earlier runs
+    /// does so in every transaction.
+    pub shared: Option<Str>,
 }
 
 /// The route of HTTP requests.

@@ -138,6 +138,12 @@ pub trait Source: Send + Sync {
         true
     }
 
+    /// Returns `true` if several runs may read the source at the same time, each the partitions that its slots have
+    /// ([`Host::slots`]). `false` by default: one run reads everything.
+    fn splits(&self) -> bool {
+        false
+    }
+
     /// Removes what the source has created for itself in the external system, such as a replication slot, because its
     /// connector is deleted. `marks` are its last ones. Returns `true` if the source can no longer continue after them.
     /// Nothing by default.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -32,6 +32,91 @@ impl fmt::Display for Unit {
             0 => write!(f, "{}", self.pipeline),
             slot => write!(f, "{} (slot {slot})", self.pipeline),
         }
+    }
+}
+
+/// The shares of the lanes of a pipeline that a run has: some of several slots, over which the partitions of its sources are
+/// distributed. A pipeline that is not split has one slot.
+///
+/// ```
+/// use anabranch_plugin::state::Slots;
+/// use anabranch_record::mark::Partition;
+///
+/// let (even, odd) = (Slots::none(2).with(0), Slots::none(2).with(1));
+/// let partition = Partition("orders/7".into());
+/// assert!(Slots::WHOLE.has(&partition) && even.has(&partition) != odd.has(&partition));
+/// // Partitions with consecutive numbers have consecutive slots.
+/// assert!(even.has(&partition) != even.has(&Partition("orders/8".into())));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slots {
+    of: u32,
+    bits: u64,
+}
+
+impl Slots {
+    /// Maximum number of slots of a pipeline.
+    pub const MOST: u32 = u64::BITS;
+
+    /// The only slot of a pipeline that is not split.
+    pub const WHOLE: Slots = Slots { of: 1, bits: 1 };
+
+    /// Returns none of `of` slots; `of` is limited to 1 to [`Slots::MOST`].
+    pub fn none(of: u32) -> Slots {
+        Slots { of: of.clamp(1, Slots::MOST), bits: 0 }
+    }
+
+    /// Adds a slot, if the pipeline has it.
+    #[must_use]
+    pub fn with(self, slot: u32) -> Slots {
+        let bit = if slot < self.of { 1 << slot } else { 0 };
+        Slots { bits: self.bits | bit, ..self }
+    }
+
+    /// Returns the number of slots of the pipeline.
+    pub fn of(self) -> u32 {
+        self.of
+    }
+
+    /// Returns the slots of the run, in order.
+    pub fn iter(self) -> impl Iterator<Item = u32> {
+        (0..self.of).filter(move |slot| self.bits & (1 << slot) != 0)
+    }
+
+    /// Returns `true` if the run has no slot.
+    pub fn is_empty(self) -> bool {
+        self.bits == 0
+    }
+
+    /// Returns `true` if the run has all of these slots.
+    pub fn contains(self, others: Slots) -> bool {
+        self.of == others.of && self.bits & others.bits == others.bits
+    }
+
+    /// Returns `true` if the run has the slot of a partition.
+    pub fn has(self, partition: &Partition) -> bool {
+        self.bits & (1 << self.slot_of(partition)) != 0
+    }
+
+    /// Returns the slot of a partition: its number, if its name ends with one, plus a hash of the rest of the name. So the
+    /// numbered partitions of a topic are distributed evenly.
+    pub fn slot_of(self, partition: &Partition) -> u32 {
+        let name = partition.0.as_str();
+        let rest = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let number = name[rest.len()..].bytes().fold(0u64, |number, digit| {
+            number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'))
+        });
+        // FNV-1a, 64 bits (draft-eastlake-fnv). It is part of the stored form: the slot of a partition must not change.
+        let hash = rest.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        (((hash ^ (hash >> 32)).wrapping_add(number)) % u64::from(self.of)) as u32
+    }
+}
+
+impl Default for Slots {
+    fn default() -> Self {
+        Slots::WHOLE
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anabranch_plugin::host::Host;
 use anabranch_plugin::secret::mask;
-use anabranch_plugin::state::Unit;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::text::Str;
 use tokio::sync::watch;
@@ -73,8 +72,6 @@ impl StopOrder {
 
 pub(super) struct Context {
     pub(super) pipeline: Str,
-    /// The unit of the pipeline that this run owns.
-    pub(super) unit: Unit,
     pub(super) limits: MemoryLimits,
     pub(super) services: Services,
     pub(super) options: RunOptions,
@@ -117,7 +114,6 @@ impl Context {
         let traces = options.traces.clone().map(|tracing| Traces::new(&plan.pipeline, tracing, options.mask.clone()));
         Context {
             pipeline: plan.pipeline.clone(),
-            unit: Unit::whole(plan.pipeline.clone()),
             limits: plan.limits,
             services,
             options,
@@ -148,14 +144,14 @@ impl Context {
     pub(super) fn host(&self, node: &Str) -> Host {
         Host {
             pipeline: self.pipeline.clone(),
-            slot: self.unit.slot,
+            slots: self.options.slots,
             node: node.clone(),
             log: self.services.log.clone(),
             result_cache: self.services.result_cache.clone(),
             active: self.services.active.clone(),
             schemas: self.services.schemas.clone(),
             network: self.services.network,
-            has_rivals: self.services.has_rivals,
+            shared: self.services.shared.clone(),
         }
     }
 

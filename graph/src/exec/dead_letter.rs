@@ -374,7 +374,7 @@ impl DeadLetters {
         Letter {
             name: if ordinal == 0 { name } else { format!("{name}#{ordinal}").into() },
             at: clock::now(),
-            slot: self.context().unit.slot,
+            slot: self.context().options.slots.slot_of(&id.partition),
             lane: id.clone(),
             generation: *generation,
             seq: *seq,

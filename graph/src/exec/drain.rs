@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::source::Acker;
-use anabranch_plugin::state::{Commit, Epoch, StoreError};
+use anabranch_plugin::state::{Commit, StoreError};
 use anabranch_record::Position;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{LaneId, Mark, Partition};
@@ -15,6 +15,7 @@ use futures::future::{join_all, try_join_all};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::claims::Claims;
 use super::context::Context;
 use super::lanes::{Change, Due, Released, SettledPrefix};
 use super::meter::StageMeters;
@@ -40,7 +41,7 @@ pub(super) struct Acknowledging {
 
 pub(super) struct Drain {
     pub(super) context: Arc<Context>,
-    pub(super) epoch: Epoch,
+    pub(super) claims: Claims,
     pub(super) sources: Vec<Acknowledging>,
     pub(super) gates: Vec<Arc<FlushGate>>,
     /// Partitions that were not read in this run and are finished.
@@ -169,7 +170,7 @@ impl Drain {
             let receipts = confirmed.waive(&asked);
             if !receipts.is_empty() {
                 let commit = Commit::default().with_receipts(&receipts);
-                self.context.services.store.commit(&self.epoch, commit).await.map_err(store_fault)?;
+                self.claims.commit(&*self.context.services.store, commit).await.map_err(store_fault)?;
             }
             confirmed.ask_to_forget(&asked);
             self.gates.iter().for_each(|gate| gate.wake());
@@ -184,7 +185,7 @@ impl Drain {
         ids.retain(|id| !confirmed.knows(id));
         if !ids.is_empty() {
             let commit = Commit::default().with_drops(&ids);
-            self.context.services.store.commit(&self.epoch, commit).await.map_err(store_fault)?;
+            self.claims.commit(&*self.context.services.store, commit).await.map_err(store_fault)?;
         }
         lanes.free_finished(&over);
         Ok(done > 0)
@@ -215,7 +216,7 @@ impl Drain {
         }
         let receipts = self.context.confirmed.receipts(&moves);
         let commit = Commit::of(&moves).with_receipts(&receipts);
-        let stored = self.context.services.store.commit(&self.epoch, commit).await;
+        let stored = self.claims.commit(&*self.context.services.store, commit).await;
         if !(mutant!(FencedGoesOn) && matches!(stored, Err(StoreError::Fenced { .. }))) {
             stored.map_err(store_fault)?;
         }

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 
 use super::asynchronous::Asynchronous;
 use super::chain::{self, Steps};
+use super::claims::Claims;
 use super::context::{Context, Interrupt};
 use super::dead_letter::{DeadLetters, Outlet};
 use super::deliver::{Delivery, WriterMarks};
@@ -87,17 +88,17 @@ fn wire(plan: &StagePlan) -> Result<Wiring, Fault> {
     Ok(Wiring { inputs, outputs, gauges })
 }
 
-/// Claims the unit, loads its marks and opens all parts.
+/// Claims the units, loads their marks and opens all parts.
 pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<OpenedParts, Fault> {
     let store = &context.services.store;
-    let epoch = store.claim(&context.unit).await.map_err(store_fault)?;
-    let mut marks = store.load(&epoch).await.map_err(store_fault)?;
-    let receipts = store.receipts(&epoch).await.map_err(store_fault)?;
+    let claims = Claims::make(&**store, &context.pipeline, context.options.slots).await.map_err(store_fault)?;
+    let mut marks = claims.load(&**store).await.map_err(store_fault)?;
+    let receipts = claims.receipts(&**store).await.map_err(store_fault)?;
     let Wiring { mut inputs, outputs, gauges } = wire(plan)?;
     context.progress.set_queues(gauges);
 
     let dead_node = Str::from(format!("{}-dlq", plan.pipeline));
-    let dead_letter = open_dead_letters(context, plan, &dead_node, &epoch);
+    let dead_letter = open_dead_letters(context, plan, &dead_node, claims.any());
     let writers = try_join_all(plan.stages.iter().map(|stage| open_writer(context, stage)));
     let (letters_to, mut writers) = futures::try_join!(dead_letter, writers)?;
 
@@ -149,7 +150,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     }
     if !resume.moves.is_empty() || !resume.receipts.is_empty() {
         let commit = Commit::of(&resume.moves).with_receipts(&resume.receipts);
-        store.commit(&epoch, commit).await.map_err(store_fault)?;
+        claims.commit(&**store, commit).await.map_err(store_fault)?;
         marks.extend(resume.moves.drain(..));
     }
 
@@ -228,14 +229,14 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let opening = reads
         .into_iter()
         .enumerate()
-        .map(|(source, (name, spec, output))| open_source(context, source, name, spec, output, &marks, epoch.number));
+        .map(|(source, (name, spec, output))| open_source(context, source, name, spec, output, &marks, &claims));
     let mut sources = Vec::new();
     let opened = try_join_all(opening).await?;
     let begun: Vec<_> = opened.iter().flat_map(|opened| opened.begun.iter().cloned()).collect();
     if !begun.is_empty() {
         // Before a row is read: row numbers of an earlier generation must not identify it.
         let receipts = context.confirmed.receipts(&begun);
-        store.commit(&epoch, Commit::of(&begun).with_receipts(&receipts)).await.map_err(store_fault)?;
+        claims.commit(&**store, Commit::of(&begun).with_receipts(&receipts)).await.map_err(store_fault)?;
     }
     for (lane, mark) in &begun {
         tracing::warn!(
@@ -247,7 +248,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
         stages.push(Stage { name, idle: Idle::default(), task: Box::pin(reading.run()) });
         sources.push(acknowledging);
     }
-    Ok(OpenedParts { stages, drain: Drain { context: context.clone(), epoch, sources, gates, removable: Vec::new() } })
+    Ok(OpenedParts { stages, drain: Drain { context: context.clone(), claims, sources, gates, removable: Vec::new() } })
 }
 
 async fn open_dead_letters(
@@ -317,7 +318,7 @@ async fn open_source(
     spec: &ReadSpec,
     output: Output,
     marks: &BTreeMap<LaneId, Mark>,
-    epoch: u64,
+    claims: &Claims,
 ) -> Result<OpenSource, Fault> {
     let ours = marks.iter().filter(|(lane, _)| lane.connector == spec.connector);
     let mut resume: BTreeMap<Partition, Mark> =
@@ -333,13 +334,13 @@ async fn open_source(
     for (partition, start) in &starts {
         if start.is_elsewhere() && !mutant!(ElsewhereContinues) {
             let id = Lanes::lane_id(&spec.connector, partition);
-            let mark = beginning(&context.confirmed, epoch, &id, resume.get(partition), start.position());
+            let mark = beginning(&context.confirmed, claims.number(partition), &id, resume.get(partition), start.position());
             resume.insert(partition.clone(), mark.clone());
             begun.push((id, mark));
         }
     }
     let meters = output.meters();
-    let reading = Reading::new(source, spec, reader, resume, starts, epoch, output);
+    let reading = Reading::new(source, spec, reader, resume, starts, claims.clone(), output);
     let acknowledging = Acknowledging { connector: spec.connector.clone(), acker, meters };
     Ok(OpenSource { name, reading, acknowledging, begun })
 }

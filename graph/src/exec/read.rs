@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Interrupt;
 use super::backlog::Questions;
+use super::claims::Claims;
 use super::context::Context;
 use super::fan_out::Output;
 use super::lanes::Lanes;
@@ -48,8 +49,8 @@ pub(super) struct Reading {
     replay: Replay,
     /// True if the source receives marks without a position.
     takes_resets: bool,
-    /// Number of the epoch of the run.
-    epoch: u64,
+    /// The claims of the run.
+    claims: Claims,
     /// Partitions that were finished in this run.
     finished: Finished,
     /// Partitions that are finished when their rows are in the graph.
@@ -86,7 +87,7 @@ impl Reading {
         reader: Box<dyn Reader>,
         resume: BTreeMap<Partition, Mark>,
         starts: BTreeMap<Partition, Start>,
-        epoch: u64,
+        claims: Claims,
         output: Output,
     ) -> Self {
         let id = format!("{}:{}", output.context.pipeline, spec.connector);
@@ -102,7 +103,7 @@ impl Reading {
             starts,
             replay: spec.source.replay(),
             takes_resets: spec.source.takes_resets(),
-            epoch,
+            claims,
             finished: Finished::default(),
             to_finish: Vec::new(),
             awaiting: None,

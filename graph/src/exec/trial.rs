@@ -53,8 +53,8 @@ pub async fn try_out(
     let begin = Instant::now();
     let (result_cache, active) = (Arc::new(DiscardingState), Arc::new(DiscardingState));
     let (store, network) = (Arc::new(DiscardingStateStore), Network::Open);
-    let has_rivals = false;
-    let services = Services { store, letters: None, log, result_cache, active, schemas, network, has_rivals };
+    let shared = None;
+    let services = Services { store, letters: None, log, result_cache, active, schemas, network, shared };
     let mut running = start(plan, services, options);
     let progress = running.progress();
     running.opened().await?;

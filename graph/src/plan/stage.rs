@@ -68,6 +68,21 @@ impl StagePlan {
     }
 }
 
+impl StagePlan {
+    /// Returns `true` if several runs of the pipeline may share its partitions: all sources split, and all destinations,
+    /// including that of the dead letters, take rows of several runs.
+    pub fn splits(&self) -> bool {
+        let letters = &self.dead_letter.destination;
+        let is_shared = |stage: &StageSpec| match &stage.kind {
+            StageKind::Read(read) => read.source.splits(),
+            StageKind::Write(write) => write.destination.takes_shares(),
+            _ => true,
+        };
+        let takes_letters = letters.keeps_letters().is_some() || letters.logs().is_some() || letters.takes_shares();
+        takes_letters && self.stages.iter().all(is_shared)
+    }
+}
+
 impl StageSpec {
     /// Returns `true` if the stage writes a destination that stores the marks in its transactions.
     pub fn is_transactional(&self) -> bool {

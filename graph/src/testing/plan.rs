@@ -18,8 +18,8 @@ use crate::plan::stage::{
 
 /// Returns services with this store and a log that discards everything.
 pub fn services(store: &Arc<MemoryStore>) -> Services {
-    let Host { log, result_cache, active, schemas, network, has_rivals, .. } = host();
-    Services { store: store.clone(), log, result_cache, active, letters: None, schemas, network, has_rivals }
+    let Host { log, result_cache, active, schemas, network, shared, .. } = host();
+    Services { store: store.clone(), log, result_cache, active, letters: None, schemas, network, shared }
 }
 
 /// Builder of a fused plan. Stages are added before their successors.

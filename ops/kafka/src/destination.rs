@@ -362,6 +362,11 @@ impl Destination for KafkaDestination {
         self.sending.acks != Acks::All
     }
 
+    fn takes_shares(&self) -> bool {
+        // A transactional id fences one producer, and not the producers of several runs that have its slots.
+        self.exactly_once.is_none()
+    }
+
     fn policy(&self) -> WritePolicy {
         match self.exactly_once {
             None => WritePolicy { rows: ROWS, bytes: BYTES, linger: Duration::ZERO, retry: Retry::Idempotent },

@@ -6,6 +6,7 @@ mod coordinator;
 mod member;
 mod rebalance;
 mod rights;
+mod slots;
 mod topics;
 mod watch;
 
@@ -19,6 +20,7 @@ use async_trait::async_trait;
 
 pub(crate) use member::{GroupSettings, join};
 pub(crate) use rights::check_rights;
+pub(crate) use slots::take_slots;
 pub(crate) use topics::Subscription;
 
 /// A partition of a topic.

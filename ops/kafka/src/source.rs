@@ -12,6 +12,7 @@ mod record;
 mod start;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,12 +32,13 @@ use chrono::DateTime;
 use krafka::Kafka;
 use krafka::admin::{ListOffsetsOptions, OffsetSpec};
 use regex::Regex;
+use sha2::{Digest as _, Sha256};
 
 use crate::codes;
 use crate::connection::{Connection, Options};
 use crate::examine::{self, Purpose};
 use crate::fault::{Doing, refused};
-use crate::group::{GroupSettings, Subscription, check_rights, join};
+use crate::group::{GroupSettings, Subscription, check_rights, join, take_slots};
 use crate::topic::{TOPICS, not_a_topic, resource};
 use crate::waiting::until_brokers;
 use commit::{Commits, Offsets};
@@ -48,6 +50,19 @@ use start::{Beginning, OnGap, Starts};
 
 /// Time for which a rebalance waits for its members.
 const REBALANCE: Duration = Duration::from_secs(60);
+
+/// Default of `sessionTimeout`, alone and on a node of a cluster.
+const USUAL_SESSION: Duration = Duration::from_secs(45);
+const CLUSTER_SESSION: Duration = Duration::from_secs(6);
+
+/// Returns an id of a connector in a shared store, which all runs of its pipeline have in common.
+fn shared_id(store: &Str, host: &Host) -> Str {
+    let mut text = String::new();
+    for byte in &Sha256::digest(format!("{store}/{}/{}", host.pipeline, host.node))[..8] {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.into()
+}
 
 /// Returns the `kafka` source for the registry.
 pub(crate) fn kind() -> Arc<dyn SourceKind> {
@@ -211,7 +226,7 @@ struct KafkaSource {
 
 impl KafkaSource {
     /// Returns the id of the group: the setting, that of the positions, or a new one.
-    fn group_of(&self, known: &[LogPosition]) -> Result<Str, Fault> {
+    fn group_of(&self, known: &[LogPosition], shared: Option<&Str>) -> Result<Str, Fault> {
         let known = known.iter().map(|position| &position.group).find(|group| !group.is_empty());
         match (&self.group, known) {
             (Some(group), Some(known)) if group != known => {
@@ -220,15 +235,20 @@ impl KafkaSource {
             }
             (Some(group), _) => Ok(group.clone()),
             (None, Some(known)) => Ok(known.clone()),
-            (None, None) => Ok(format!("anabranch-{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)).into()),
+            (None, None) => Ok(match shared {
+                Some(id) => format!("anabranch-{id}").into(),
+                None => format!("anabranch-{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..)).into(),
+            }),
         }
     }
 
-    fn group_settings(&self, group: Str) -> GroupSettings {
+    fn group_settings(&self, group: Str, host: &Host) -> GroupSettings {
+        // In a cluster, another node takes the pipeline over before the usual session of a crashed one is over.
+        let is_usual = self.session == USUAL_SESSION && host.shared.is_some();
         GroupSettings {
             group,
             instance: self.instance.clone(),
-            session: self.session,
+            session: if is_usual { CLUSTER_SESSION } else { self.session },
             rebalance: REBALANCE,
             subscription: self.subscription.clone(),
             retry_errors: self.retry_errors,
@@ -298,6 +318,10 @@ impl Source for KafkaSource {
         true
     }
 
+    fn splits(&self) -> bool {
+        true
+    }
+
     async fn still_has(&self, position: &Position) -> Result<bool, Fault> {
         let position = LogPosition::decode(position)?;
         let kafka = self.connection.open().await?;
@@ -342,15 +366,20 @@ impl Source for KafkaSource {
     async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
         let with_position = resume.values().filter(|mark| !mark.position.0.is_empty());
         let known = with_position.map(|mark| LogPosition::decode(&mark.position)).collect::<Result<Vec<_>, _>>()?;
-        let group = self.group_of(&known)?;
+        // Runs that share the partitions use the same ids.
+        let shared = host.shared.as_ref().filter(|_| host.slots.of() > 1).map(|store| shared_id(store, host));
+        let group = self.group_of(&known, shared.as_ref())?;
         // An id of this source and its store. Another service with the same pipeline, which shares the group, has another.
         let source = known.into_iter().map(|position| position.source).find(|source| !source.is_empty());
-        let source = source.unwrap_or_else(|| self.id.clone());
+        let source = shared.clone().or(source).unwrap_or_else(|| self.id.clone());
         let kafka = self.connection.open().await?;
         self.check_topics(&kafka).await?;
         // Requests of the group do not wait behind fetches, which brokers hold back.
         let fetching = self.connection.open().await?;
-        let membership = join(kafka.clone(), self.group_settings(group.clone()));
+        let membership = match shared {
+            Some(_) => take_slots(kafka.clone(), self.group_settings(group.clone(), host), host.slots),
+            None => join(kafka.clone(), self.group_settings(group.clone(), host)),
+        };
         let time = match self.beginning {
             Beginning::At(time) => Some(time),
             Beginning::Earliest | Beginning::Latest => None,

@@ -287,6 +287,10 @@ impl Destination for PostgresDestination {
         refusal(&self.0, record).map(Err)
     }
 
+    fn takes_shares(&self) -> bool {
+        true
+    }
+
     fn policy(&self) -> WritePolicy {
         let retry = if self.0.exactly_once { Retry::Transactional } else { Retry::Idempotent };
         WritePolicy { rows: 4096, bytes: 4 << 20, linger: Duration::ZERO, retry }

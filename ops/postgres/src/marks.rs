@@ -1,10 +1,11 @@
 //! Marks that are stored in the transactions of the rows, and the fence between two runs of a pipeline.
 //!
-//! `anabranch_marks` holds how far each lane was written. `anabranch_writers` has a row per unit of a pipeline and
-//! destination, so that units of one pipeline that write to the same destination do not fence each other. Each run
-//! increments `epoch` when it opens, and every transaction increments `writes` under the epoch of its run. So
-//! the transactions of one destination are serial, and a transaction of an older run finds no row and fails. If a run
-//! loses its connection during a commit, `writes` shows whether the commit succeeded.
+//! `anabranch_marks` holds how far each lane was written. `anabranch_writers` has a row per slot of a pipeline and
+//! destination, so that runs with other slots of the pipeline do not fence each other. Each run raises `epoch` of its slots
+//! when it opens, and every transaction increments their `writes` under the epoch of its run. So the transactions of a slot
+//! are serial, and a transaction of an older run with one of the slots finds too few rows and fails. If a run loses its
+//! connection during a commit, `writes` shows whether the commit succeeded. If the number of slots changes, the first run
+//! with the new number raises all epochs and moves the marks to the slots of their lanes.
 //!
 //! A server that lost confirmed transactions, for example after a failover or a restore, has an earlier `epoch` or
 //! fewer `writes` than the run expects. Then nothing is written, and the run ends. The same applies if only the marks
@@ -13,30 +14,32 @@
 use std::collections::HashMap;
 
 use anabranch_plugin::host::Host;
-use anabranch_plugin::state::Unit;
+use anabranch_plugin::state::Slots;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::{Position, Record};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{Client, Error, Row};
 
 use crate::codes;
 use crate::fault::Failure;
 
+mod distribution;
 mod tables;
 
+use distribution::Distribution;
 use tables::MarkTables;
 
-/// The lock of a run on the marks of its unit.
+/// The lock of a run on the marks of its slots.
 pub(crate) struct Fence {
     tables: MarkTables,
-    unit: Unit,
-    /// The unit as parameters of statements.
     pipeline: String,
-    slot: i64,
+    slots: Slots,
+    /// The slots as a parameter of statements.
+    slot_list: Vec<i64>,
     destination: String,
     epoch: i64,
-    /// Number of transactions that are certainly committed.
+    /// Sum of `writes` of the slots after the transactions that are certainly committed.
     committed: i64,
     /// Generations and numbers of the marks that are certainly stored, for the known lanes.
     stored: Stored,
@@ -44,7 +47,7 @@ pub(crate) struct Fence {
     moved: bool,
     /// A transaction with an unknown outcome.
     pending: Option<Pending>,
-    /// Number of the open transaction.
+    /// Sum of `writes` of the slots in the open transaction.
     current: i64,
 }
 
@@ -73,6 +76,11 @@ fn numbers(marks: &[(LaneId, Mark)]) -> Stored {
     marks.iter().map(|(lane, mark)| (lane.clone(), (mark.generation, mark.seq))).collect()
 }
 
+/// Returns the sum of a column of numbers.
+fn sum(rows: &[Row], column: usize) -> Result<i64, Error> {
+    rows.iter().try_fold(0i64, |sum, row| Ok(sum.saturating_add(row.try_get::<_, i64>(column)?)))
+}
+
 /// What is left to do in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionWork {
@@ -88,22 +96,31 @@ impl Fence {
     pub(crate) async fn raise(client: &Client, host: &Host, schema: Option<&str>) -> Result<Fence, Failure> {
         let tables = MarkTables::new(schema);
         tables.prepare(client).await?;
-        let (unit, destination) = (host.unit(), host.node.to_string());
-        let (pipeline, slot) = (unit.pipeline.to_string(), i64::from(unit.slot));
+        let (pipeline, destination) = (host.pipeline.to_string(), host.node.to_string());
+        let slot_list: Vec<i64> = host.slots.iter().map(i64::from).collect();
+        client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
+        // Runs that open at the same time see each other's epochs.
+        let lock = "SELECT pg_advisory_xact_lock(hashtextextended('anabranch_writers ' || $1 || ' ' || $2, 0))";
+        client.execute(lock, &[&pipeline, &destination]).await?;
+        let distributed = Distribution { client, tables: &tables, pipeline: &pipeline, destination: &destination };
+        distributed.ensure(host.slots).await?;
         let sql = format!(
-            "INSERT INTO {} AS w (pipeline, slot, destination, epoch, writes) \
-             VALUES ($1, $2, $3, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0) \
-             ON CONFLICT (pipeline, slot, destination) DO UPDATE SET epoch = greatest(w.epoch + 1, EXCLUDED.epoch) \
-             RETURNING epoch, writes",
+            "INSERT INTO {0} AS w (pipeline, slot, destination, epoch, writes) \
+             SELECT $1, slot, $3, n.epoch, 0 FROM unnest($2::bigint[]) AS slot, (SELECT greatest(coalesce(max(epoch), 0) + 1, \
+             (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS epoch FROM {0} \
+             WHERE pipeline = $1 AND destination = $3) n \
+             ON CONFLICT (pipeline, slot, destination) DO UPDATE SET epoch = EXCLUDED.epoch RETURNING epoch, writes",
             tables.writers
         );
-        let row = client.query_one(&sql, &[&pipeline, &slot, &destination]).await?;
-        let (epoch, committed) = (row.try_get(0)?, row.try_get(1)?);
+        let rows = client.query(&sql, &[&pipeline, &slot_list, &destination]).await?;
+        client.batch_execute("COMMIT").await?;
+        let epoch = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+        let committed = sum(&rows, 1)?;
         Ok(Fence {
             tables,
-            unit,
             pipeline,
-            slot,
+            slots: host.slots,
+            slot_list,
             destination,
             epoch,
             committed,
@@ -140,24 +157,26 @@ impl Fence {
         // Use two statements under one lock: each sees what was committed before it began.
         client.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await?;
         let sql = format!(
-            "SELECT writes FROM {} WHERE pipeline = $1 AND slot = $2 AND destination = $3 AND epoch = $4 FOR UPDATE",
+            "SELECT writes FROM {} WHERE pipeline = $1 AND slot = ANY($2) AND destination = $3 AND epoch = $4 \
+             ORDER BY slot FOR UPDATE",
             self.tables.writers
         );
-        let Some(row) = client.query_opt(&sql, &[&self.pipeline, &self.slot, &self.destination, &self.epoch]).await?
-        else {
+        let rows =
+            client.query(&sql, &[&self.pipeline, &self.slot_list, &self.destination, &self.epoch]).await?;
+        if rows.len() < self.slot_list.len() {
             return Err(self.epoch_mismatch(client).await?);
-        };
-        let writes: i64 = row.try_get(0)?;
+        }
+        let writes = sum(&rows, 0)?;
         let pending = self.pending.as_ref().map(|pending| pending.writes);
         if writes != self.committed && Some(writes) != pending {
             return Err(self.went_back(writes));
         }
         let sql = format!(
             "SELECT connector, partition, generation, seq, position FROM {} \
-             WHERE pipeline = $1 AND slot = $2 AND destination = $3",
+             WHERE pipeline = $1 AND slot = ANY($2) AND destination = $3",
             self.tables.marks
         );
-        let rows = client.query(&sql, &[&self.pipeline, &self.slot, &self.destination]).await?;
+        let rows = client.query(&sql, &[&self.pipeline, &self.slot_list, &self.destination]).await?;
         client.batch_execute("COMMIT").await?;
         match self.pending.take() {
             Some(pending) if pending.writes == writes => self.note_committed(pending),
@@ -200,11 +219,13 @@ impl Fence {
 
     /// Returns why the row of the fence does not have the epoch of this run.
     async fn epoch_mismatch(&self, client: &Client) -> Result<Failure, Error> {
-        let sql =
-            format!("SELECT epoch FROM {} WHERE pipeline = $1 AND slot = $2 AND destination = $3", self.tables.writers);
-        let row = client.query_opt(&sql, &[&self.pipeline, &self.slot, &self.destination]).await?;
-        let theirs = row.map(|row| row.try_get::<_, i64>(0)).transpose()?;
-        if theirs.is_none_or(|theirs| theirs < self.epoch) {
+        let sql = format!(
+            "SELECT max(epoch) FROM {} WHERE pipeline = $1 AND slot = ANY($2) AND destination = $3",
+            self.tables.writers
+        );
+        let row = client.query_one(&sql, &[&self.pipeline, &self.slot_list, &self.destination]).await?;
+        let theirs = row.try_get::<_, Option<i64>>(0)?;
+        if theirs.is_none_or(|theirs| theirs <= self.epoch) {
             let text = format!(
                 "{} does not contain this run: the server lost transactions that it had confirmed, for example in a \
                  failover or a restore",
@@ -212,7 +233,7 @@ impl Fence {
             );
             return Ok(Failure::Retry(Fault::transient(codes::MARKS_MOVED, text)));
         }
-        let text = format!("another run of pipeline {} has taken over this destination: this run stops", self.unit);
+        let text = format!("another run of pipeline {} has taken over this destination: this run stops", self.pipeline);
         Ok(Failure::Fatal(Fault::fatal(codes::FENCED, text)))
     }
 
@@ -228,13 +249,14 @@ impl Fence {
     /// Keeps later runs of the pipeline from taking over until the end of an open transaction, and fails if one has.
     pub(crate) async fn hold(&self, client: &Client) -> Result<(), Failure> {
         let sql = format!(
-            "SELECT FROM {} WHERE pipeline = $1 AND slot = $2 AND destination = $3 AND epoch = $4 FOR UPDATE",
+            "SELECT FROM {} WHERE pipeline = $1 AND slot = ANY($2) AND destination = $3 AND epoch = $4 \
+             ORDER BY slot FOR UPDATE",
             self.tables.writers
         );
-        let held = client.query_opt(&sql, &[&self.pipeline, &self.slot, &self.destination, &self.epoch]).await;
-        match held.map_err(Failure::from).map_err(Fence::own)? {
-            Some(_) => Ok(()),
-            None => Err(self.epoch_mismatch(client).await?),
+        let held = client.query(&sql, &[&self.pipeline, &self.slot_list, &self.destination, &self.epoch]).await;
+        match held.map_err(Failure::from).map_err(Fence::own)?.len() == self.slot_list.len() {
+            true => Ok(()),
+            false => Err(self.epoch_mismatch(client).await?),
         }
     }
 
@@ -246,16 +268,18 @@ impl Fence {
     async fn pass(&mut self, client: &Client, work: Work<'_>) -> Result<TransactionWork, Failure> {
         let sql = format!(
             "UPDATE {} SET writes = writes + 1 \
-             WHERE pipeline = $1 AND slot = $2 AND destination = $3 AND epoch = $4 RETURNING writes",
+             WHERE pipeline = $1 AND slot = ANY($2) AND destination = $3 AND epoch = $4 RETURNING writes",
             self.tables.writers
         );
-        let Some(row) = client.query_opt(&sql, &[&self.pipeline, &self.slot, &self.destination, &self.epoch]).await?
-        else {
+        let rows = client.query(&sql, &[&self.pipeline, &self.slot_list, &self.destination, &self.epoch]).await?;
+        let step = self.slot_list.len();
+        if rows.len() < step {
             return Err(self.epoch_mismatch(client).await?);
-        };
-        self.current = row.try_get(0)?;
+        }
+        let step = i64::try_from(step).unwrap_or(i64::MAX);
+        self.current = sum(&rows, 0)?;
         // If the pending transaction had not been committed, this one would have its number.
-        if let Some(pending) = self.pending.take_if(|pending| pending.writes + 1 == self.current) {
+        if let Some(pending) = self.pending.take_if(|pending| pending.writes + step == self.current) {
             let is_same = match (&pending.work, work) {
                 (PendingWork::Write { positions, .. }, Work::Write(rows, _)) => {
                     rows.iter().map(Record::position).eq(positions)
@@ -272,8 +296,8 @@ impl Fence {
             }
             return Ok(TransactionWork::Written);
         }
-        if self.current != self.committed + 1 {
-            return Err(self.went_back(self.current - 1));
+        if self.current != self.committed + step {
+            return Err(self.went_back(self.current - step));
         }
         self.pending = None;
         match work {
@@ -289,13 +313,14 @@ impl Fence {
             return Err(self.moved());
         }
         let sql = format!(
-            "DELETE FROM {} WHERE pipeline = $1 AND slot = $2 AND destination = $3 \
+            "DELETE FROM {} WHERE pipeline = $1 AND slot = ANY($2) AND destination = $3 \
              AND (connector, partition) IN (SELECT * FROM unnest($4::text[], $5::text[]))",
             self.tables.marks
         );
         let connectors: Vec<&str> = lanes.iter().map(|lane| lane.connector.as_str()).collect();
         let partitions: Vec<&str> = lanes.iter().map(|lane| lane.partition.0.as_str()).collect();
-        let key: [&(dyn ToSql + Sync); 5] = [&self.pipeline, &self.slot, &self.destination, &connectors, &partitions];
+        let key: [&(dyn ToSql + Sync); 5] =
+            [&self.pipeline, &self.slot_list, &self.destination, &connectors, &partitions];
         let removed = client.execute(&sql, &key).await?;
         let known = lanes.iter().filter(|lane| self.stored.contains_key(*lane)).count();
         if usize::try_from(removed).is_ok_and(|removed| removed >= known) { Ok(()) } else { Err(self.moved()) }
@@ -317,21 +342,23 @@ impl Fence {
         let generations = marks.iter().map(|(_, mark)| number(mark.generation)).collect::<Result<Vec<_>, _>>()?;
         let seqs = marks.iter().map(|(_, mark)| number(mark.seq)).collect::<Result<Vec<_>, _>>()?;
         let positions: Vec<&[u8]> = marks.iter().map(|(_, mark)| &mark.position.0[..]).collect();
+        let slots: Vec<i64> =
+            marks.iter().map(|(lane, _)| i64::from(self.slots.slot_of(&lane.partition))).collect();
         let known: Vec<Option<(u64, u64)>> = marks.iter().map(|(lane, _)| self.stored.get(lane).copied()).collect();
         let was = |of: fn((u64, u64)) -> u64| known.iter().map(move |it| it.map(of).map(number).transpose());
         let generations_before = was(|(generation, _)| generation).collect::<Result<Vec<_>, _>>()?;
         let seqs_before = was(|(_, seq)| seq).collect::<Result<Vec<_>, _>>()?;
         let sql = format!(
-            "WITH new AS (SELECT * FROM unnest($4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bytea[], \
-             $9::bigint[], $10::bigint[]) \
-             AS n (connector, partition, generation, seq, position, generation_before, seq_before)), \
+            "WITH new AS (SELECT * FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bytea[], \
+             $8::bigint[], $9::bigint[], $10::bigint[]) \
+             AS n (connector, partition, generation, seq, position, generation_before, seq_before, slot)), \
              replaced AS (UPDATE {marks} AS m SET generation = n.generation, seq = n.seq, position = n.position \
-             FROM new AS n WHERE m.pipeline = $1 AND m.slot = $2 AND m.destination = $3 \
+             FROM new AS n WHERE m.pipeline = $1 AND m.slot = n.slot AND m.destination = $2 \
              AND m.connector = n.connector AND m.partition = n.partition AND m.generation = n.generation_before \
              AND m.seq = n.seq_before RETURNING 1), \
              stored AS (INSERT INTO {marks} \
              (pipeline, slot, destination, connector, partition, generation, seq, position) \
-             SELECT $1, $2, $3, connector, partition, generation, seq, position FROM new WHERE seq_before IS NULL \
+             SELECT $1, slot, $2, connector, partition, generation, seq, position FROM new WHERE seq_before IS NULL \
              ON CONFLICT (pipeline, slot, destination, connector, partition) \
              DO UPDATE SET generation = EXCLUDED.generation, seq = EXCLUDED.seq, position = EXCLUDED.position \
              RETURNING 1) \
@@ -343,7 +370,6 @@ impl Fence {
                 &sql,
                 &[
                     &self.pipeline,
-                    &self.slot,
                     &self.destination,
                     &connectors,
                     &partitions,
@@ -352,6 +378,7 @@ impl Fence {
                     &positions,
                     &generations_before,
                     &seqs_before,
+                    &slots,
                 ],
             )
             .await?;

@@ -89,7 +89,7 @@ impl TableWriter {
                 Err(row_fault) => return Err(missing(&row_fault.fault)),
             }
         }
-        if settings.exactly_once || host.has_rivals {
+        if settings.exactly_once || host.shared.is_some() {
             let fence = Fence::raise(session.client(), host, settings.marks_schema.as_deref()).await;
             let fence = fence.map_err(|failure| match failure {
                 Failure::Row(fault) | Failure::Stale(fault) => Fault::fatal(fault.code(), fault.message()),

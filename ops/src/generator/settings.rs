@@ -36,6 +36,9 @@ pub(super) struct Options {
     /// Total number of records, counted across restarts; 0 = unlimited.
     #[parameter(default = 0, greater_than = -1)]
     record_count: u64,
+    /// Number of partitions, over which the records are distributed in turn. The nodes of a cluster can share them.
+    #[parameter(default = 1, greater_than = 0, less_than = 1025)]
+    partitions: u64,
     #[parameter(nested)]
     burst: Burst,
     /// Operations, of which each record gets a random one.
@@ -106,6 +109,8 @@ pub(super) struct Settings {
     pub(super) read_time: bool,
     /// Total number of records; `None` = unlimited.
     pub(super) count: Option<u64>,
+    /// Number of partitions, at least one.
+    pub(super) partitions: u64,
     /// Time to generate and time to sleep, in turns.
     pub(super) burst: Option<(Duration, Duration)>,
     /// Seed of the random numbers.
@@ -185,6 +190,7 @@ impl Settings {
             rate,
             read_time: read_time.is_some(),
             count: Some(options.record_count).filter(|n| *n > 0),
+            partitions: options.partitions,
             burst: (!sleep_time.is_zero()).then_some((generate_time, sleep_time)),
             seed: options.seed.map(i64::cast_unsigned),
             collections,

@@ -1,10 +1,11 @@
 //! Access control: a token if one is set, and the sites whose pages may send requests.
 
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use anabranch_record::text::Str;
+use anabranch_settings::Credential;
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -20,6 +21,7 @@ use percent_encoding::percent_decode_str;
 use subtle::ConstantTimeEq as _;
 use tokio::time::timeout;
 
+use crate::cluster::FORWARDED;
 use crate::codes;
 use crate::connections::Slot;
 use crate::error::{ApiError, Kind, RegistryError};
@@ -31,6 +33,8 @@ const ANSWER: Duration = Duration::from_secs(30);
 pub struct Access {
     /// The required token. It changes with its file.
     token: RwLock<Option<Str>>,
+    /// The token of requests that other nodes of a cluster forward.
+    nodes: OnceLock<Credential>,
     /// True if only programs of this machine can reach the listener.
     local: bool,
     /// Other sites whose pages may send requests; `*` means all.
@@ -63,10 +67,16 @@ impl Access {
     /// Creates the check of a listener: `local` if only programs of this machine reach it, `origins` are other sites whose
     /// pages may send requests.
     pub fn new(token: Option<Str>, local: bool, origins: Vec<Str>) -> Self {
-        Access { token: RwLock::new(token), local, origins }
+        Access { token: RwLock::new(token), nodes: OnceLock::new(), local, origins }
     }
 
-    fn token(&self) -> Option<Str> {
+    /// Accepts this token too, in requests that other nodes forward.
+    pub(super) fn accept_nodes(&self, token: Credential) {
+        let _ = self.nodes.set(token);
+    }
+
+    /// Returns the token that requests must carry.
+    pub(super) fn token(&self) -> Option<Str> {
         self.token.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -79,13 +89,17 @@ impl Access {
     /// Returns `true` if the request has the token, or none is required.
     pub(super) fn knows_token(&self, headers: &HeaderMap) -> bool {
         let Some(token) = self.token() else { return true };
+        let knows = |given: &[u8]| {
+            let is_of_node = || self.nodes.get().is_some_and(|token| equal(given, token.at_start().as_bytes()));
+            equal(given, token.as_bytes()) || headers.contains_key(FORWARDED) && is_of_node()
+        };
         let Some((scheme, given)) =
             headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|text| text.split_once(' '))
         else {
             return false;
         };
         if scheme.eq_ignore_ascii_case("bearer") {
-            return equal(given.trim().as_bytes(), token.as_bytes());
+            return knows(given.trim().as_bytes());
         }
         // Clients of schema registries often support only user and password. The password is the token; the user is
         // ignored.
@@ -94,7 +108,7 @@ impl Access {
             let colon = pair.iter().position(|byte| *byte == b':')?;
             Some(pair[colon + 1..].to_vec())
         });
-        scheme.eq_ignore_ascii_case("basic") && password.is_some_and(|password| equal(&password, token.as_bytes()))
+        scheme.eq_ignore_ascii_case("basic") && password.is_some_and(|password| knows(&password))
     }
 
     /// Like `knows_token`, but also accepts a token in the address of a websocket: pages in a browser have no other way

@@ -30,6 +30,14 @@ anabranch_record::codes! {
     /// The token is missing or wrong.
     API_UNAUTHENTICATED: "api.unauthenticated", "Send it as `Authorization: Bearer TOKEN`.";
 
+    /// The service is not a node of a cluster.
+    CLUSTER_NONE: "cluster.none", "Set cluster.url, or ask a node.";
+
+    /// The node that runs the pipeline does not answer.
+    CLUSTER_NODE_UNREACHABLE: "cluster.node_unreachable",
+        "Check that the nodes reach each other at their cluster.address. If the node has failed, another one runs the \
+         pipeline soon.";
+
     /// A connector with this id exists already.
     CONNECTOR_EXISTS: "connector.exists", "Choose another id, or change the existing connector.";
 

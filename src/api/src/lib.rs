@@ -12,6 +12,7 @@ pub mod access;
 mod apply;
 mod backup;
 mod body;
+mod cluster;
 pub mod codes;
 pub mod connections;
 mod credentials;

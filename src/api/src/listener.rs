@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::{Access, ErrorBody};
+use crate::cluster::{self, Peers};
 use crate::codes;
 use crate::credentials::{Credentials, FileStamps};
 use crate::error::{ApiError, Kind};
@@ -39,6 +41,8 @@ pub struct Api {
     tls: watch::Sender<Option<TlsAcceptor>>,
     access: Arc<Access>,
     credentials: Credentials,
+    /// File with the authorities of the certificates of other nodes.
+    authorities: Option<PathBuf>,
     #[cfg_attr(not(feature = "avro"), expect(dead_code, reason = "schemas are served with the feature only"))]
     schemas: Option<ServedSchemas>,
     page: bool,
@@ -71,7 +75,8 @@ impl Listener for Api {
         let credentials = Credentials::of(settings, seen, &access, &tls);
         credentials.warn();
         let ApiSettings { schemas, page, open_metrics, .. } = *settings;
-        Ok(Api { listener, address, tls, access, credentials, schemas, page, open_metrics })
+        let authorities = settings.authorities.clone();
+        Ok(Api { listener, address, tls, access, credentials, authorities, schemas, page, open_metrics })
     }
 
     fn address(&self) -> SocketAddr {
@@ -90,7 +95,11 @@ impl Listener for Api {
     }
 
     async fn serve(self, service: Served, stop: impl Future<Output = ()>) {
-        let view = Arc::new(View::new(service));
+        let peers = Peers::of(&service, &self.access, self.authorities.clone());
+        if let Some(token) = service.cluster.as_ref().and_then(|cluster| cluster.token.clone()) {
+            self.access.accept_nodes(token);
+        }
+        let view = Arc::new(View::new(service, peers));
         let router = self.router(&view);
         let reloads = view.control.reloads();
         let serving = connections::serve(self.listener, self.tls.subscribe(), router, stop, view.sessions.close());
@@ -112,6 +121,7 @@ impl Api {
             .method_not_allowed_fallback(error::no_such_method);
         let router = Router::from(paths())
             .with_state(view.clone())
+            .layer(from_fn_with_state(view.clone(), cluster::forwarded))
             .layer(from_fn_with_state(view.clone(), once_known))
             .fallback(error::no_such_path)
             .method_not_allowed_fallback(error::no_such_method);

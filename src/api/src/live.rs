@@ -14,11 +14,14 @@ use anabranch_service::backlog::{BacklogNumbers, RetentionNumbers};
 use anabranch_service::lifecycle::LifecycleState;
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::HeaderMap;
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::cluster;
 use crate::error::{ApiError, Error};
 use crate::status::{StatusNow, rfc3339};
 use crate::view::View;
@@ -42,6 +45,9 @@ pub(super) struct Live {
     /// How long the service has accepted requests.
     uptime_seconds: f64,
     pipelines: Vec<PipelineNumbers>,
+    /// Names of the nodes of the cluster that did not answer in time: of their pipelines, only the stored status is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    silent_nodes: Vec<String>,
 }
 
 /// A pipeline at one moment. Counters belong to the current run, whose number is in the status.
@@ -75,6 +81,9 @@ pub(super) struct PipelineNumbers {
     /// When records were last delivered and their positions stored, since the service started.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_success: Option<String>,
+    /// In a cluster: names of the nodes that run it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    run_by: Vec<String>,
 }
 
 /// All parts of a pipeline at one moment. Counters belong to the current run.
@@ -94,6 +103,9 @@ pub(super) struct PipelineLive {
     /// In the order of the fused graph.
     nodes: Vec<NodeNumbers>,
     edges: Vec<EdgeNumbers>,
+    /// In a cluster: names of the nodes that run it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    run_by: Vec<String>,
 }
 
 /// Totals of all records: `read + born = delivered + filtered + deadLettered + inFlight`.
@@ -212,7 +224,7 @@ pub(super) struct EdgeNumbers {
     get, path = "/v1/live", tag = "pipelines",
     responses((status = 200, description = "All pipelines with the counters of their current runs", body = Live)),
 )]
-async fn live_of_all(State(view): State<Arc<View>>) -> Json<Live> {
+async fn live_of_all(State(view): State<Arc<View>>, headers: HeaderMap) -> Json<Value> {
     let pipelines = view.control.all().into_iter().map(|(id, seen)| {
         let totals = seen.progress.as_ref().map(|progress| progress.totals()).unwrap_or_default();
         let lanes = seen.lanes();
@@ -230,14 +242,23 @@ async fn live_of_all(State(view): State<Arc<View>>) -> Json<Live> {
             oldest_unacknowledged_seconds: lanes.iter().map(|lane| lane.lag).max().unwrap_or_default().as_secs_f64(),
             backlog: BacklogNumbers::of_all(&seen.backlogs()),
             last_success: seen.succeeded().map(rfc3339),
+            run_by: Vec::new(),
         }
     });
-    Json(Live {
+    let sample = Live {
         at: rfc3339(SystemTime::now()),
         version: env!("CARGO_PKG_VERSION"),
         uptime_seconds: SERVING.elapsed().as_secs_f64(),
         pipelines: pipelines.collect(),
-    })
+        silent_nodes: Vec::new(),
+    };
+    Json(cluster::live::of_all(&view, &headers, json(&sample)).await)
+}
+
+/// Returns a sample as JSON, to which other nodes add theirs.
+fn json(sample: &impl Serialize) -> Value {
+    // It cannot fail: all keys are text.
+    serde_json::to_value(sample).unwrap_or_default()
 }
 
 /// Get live numbers of all parts of a pipeline
@@ -247,11 +268,16 @@ async fn live_of_all(State(view): State<Arc<View>>) -> Json<Live> {
     responses((status = 200, description = "Numbers per partition, node and edge", body = PipelineLive),
               (status = 404, description = "`pipeline.not_found`", body = Error)),
 )]
-async fn live_of_one(State(view): State<Arc<View>>, Path(id): Path<String>) -> Result<Json<PipelineLive>, ApiError> {
+async fn live_of_one(
+    State(view): State<Arc<View>>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<Value>, ApiError> {
     let seen = view.control.seen(&id).ok_or_else(|| ApiError::no_pipeline(&id))?;
     let pipeline = view.control.compiled(&id);
     let compiled = pipeline.as_ref().map(|pipeline| &pipeline.compiled);
-    Ok(Json(PipelineLive::of(id.as_str().into(), &seen, view.control.invalid(&id), compiled)))
+    let own = PipelineLive::of(id.as_str().into(), &seen, view.control.invalid(&id), compiled);
+    Ok(Json(cluster::live::of_one(&view, &headers, &id, json(&own)).await))
 }
 
 impl PipelineLive {
@@ -276,6 +302,7 @@ impl PipelineLive {
             backlogs: backlogs.iter().map(SourceNumbers::of).collect(),
             nodes: nodes.map(|(index, place)| NodeNumbers::of(index, place, counted.at(place.runs))).collect(),
             edges: edges.filter_map(|edge| Some(EdgeNumbers::of(edge, compiled?, &counted))).collect(),
+            run_by: Vec::new(),
         }
     }
 }

@@ -38,6 +38,7 @@ const OPEN: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
         (name = "dead letters", description = "Records that failed, in pipelines whose dead-letter queue is `store`."),
         (name = "inspect", description = "Records in flight, over websockets. Pages in a browser, which cannot set a \
                                           header, send the token as the parameter `token`."),
+        (name = "cluster", description = "The nodes of a cluster. Any node answers requests for all pipelines."),
         (name = "plugins", description = "Plugins for pipelines, and the version of the program."),
         (name = "schema registry", description = "The built-in schema registry with the API of Confluent. Only with \
                                                   `schema-registry.serve`. Its errors have the form of Confluent's."),

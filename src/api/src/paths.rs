@@ -6,7 +6,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::view::View;
 use crate::{
-    apply, backup, dead_letters, edit, graph, inspect, lifecycle, live, pipelines, plugins, positions, testing,
+    apply, backup, cluster, dead_letters, edit, graph, inspect, lifecycle, live, pipelines, plugins, positions, testing,
 };
 
 /// Returns the paths that need the token and use the view; each is declared in the file of its endpoint.
@@ -18,6 +18,7 @@ pub(crate) fn paths() -> OpenApiRouter<Arc<View>> {
         .merge(apply::router())
         .merge(positions::router())
         .merge(backup::router())
+        .merge(cluster::router())
         .merge(live::router())
         .merge(graph::router())
         .merge(inspect::router())

@@ -5,6 +5,7 @@ use anabranch_service::control::Control;
 use anabranch_service::listener::Served;
 use anabranch_store::Store;
 
+use crate::cluster::Peers;
 use crate::sessions::Sessions;
 
 /// The parts of the service that the API uses.
@@ -17,11 +18,13 @@ pub(crate) struct View {
     pub(crate) control: Control,
     /// Open inspections.
     pub(crate) sessions: Sessions,
+    /// The other nodes of the cluster; `None` if the service runs alone.
+    pub(crate) peers: Option<Peers>,
 }
 
 impl View {
     /// Creates a view without open inspections.
-    pub(crate) fn new(Served { store, registry, control }: Served) -> Self {
-        View { store, registry, control, sessions: Sessions::default() }
+    pub(crate) fn new(Served { store, registry, control, .. }: Served, peers: Option<Peers>) -> Self {
+        View { store, registry, control, sessions: Sessions::default(), peers }
     }
 }

@@ -92,6 +92,8 @@ mod tests {
                     .filter(|(_, (owner, _))| *owner == Some(me))
                     .map(|(slot, (_, wanted))| HeldUnit {
                         unit: Unit { pipeline: "p".into(), slot: slot as u32 },
+                        of: 1,
+                        is_ending: false,
                         is_wanted: wanted.is_some(),
                     })
                     .collect(),

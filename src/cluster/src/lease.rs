@@ -1,6 +1,7 @@
 //! The store of leases, as nodes see it.
 
 use std::fmt;
+use std::time::Duration;
 
 use anabranch_plugin::state::Unit;
 use anabranch_record::text::Str;
@@ -47,8 +48,12 @@ pub struct NodeLoad {
 pub struct HeldUnit {
     /// The unit.
     pub unit: Unit,
+    /// Number of units of its pipeline.
+    pub of: u32,
     /// True if another node has asked for it.
     pub is_wanted: bool,
+    /// True if the pipeline is being stopped: the node ends the unit instead of releasing it.
+    pub is_ending: bool,
 }
 
 /// The answer of the store to a renewal.
@@ -68,6 +73,58 @@ pub struct View {
     pub asked: usize,
     /// Number of the latest change of the stored configuration.
     pub revision: u64,
+}
+
+/// A node with a lease, as users see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeState {
+    /// The node.
+    pub id: NodeId,
+    /// Its description.
+    pub announced: Announcement,
+    /// Time since it joined.
+    pub age: Duration,
+    /// Time since it renewed its lease.
+    pub silence: Duration,
+    /// True if it gives its units away and takes none.
+    pub is_leaving: bool,
+}
+
+/// A unit, and the nodes that have it and want it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitPlace {
+    /// The unit.
+    pub unit: Unit,
+    /// The node that has it; `None` = it is free.
+    pub node: Option<NodeId>,
+    /// The node that has asked for it.
+    pub wanted_by: Option<NodeId>,
+    /// True if the pipeline is being stopped.
+    pub is_ending: bool,
+}
+
+/// The nodes of the cluster and the places of its units at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overview {
+    /// All nodes with a lease, in the order of their names.
+    pub nodes: Vec<NodeState>,
+    /// Units, in the order of pipelines and slots.
+    pub units: Vec<UnitPlace>,
+}
+
+impl Overview {
+    /// Returns a node.
+    pub fn node(&self, id: NodeId) -> Option<&NodeState> {
+        self.nodes.iter().find(|node| node.id == id)
+    }
+
+    /// Returns the nodes that have units of a pipeline.
+    pub fn owners<'a>(&'a self, pipeline: &'a str) -> impl Iterator<Item = &'a NodeState> {
+        let has = move |node: &&NodeState| {
+            self.units.iter().any(|place| *place.unit.pipeline == *pipeline && place.node == Some(node.id))
+        };
+        self.nodes.iter().filter(has)
+    }
 }
 
 /// Why the store of leases did not do what it was asked.
@@ -115,9 +172,21 @@ pub trait LeaseStore: Send + Sync {
     /// The store is unavailable; the unit may have been given away.
     async fn release(&self, id: NodeId, unit: &Unit) -> Result<(), LeaseError>;
 
+    /// Removes a unit of a node, if its pipeline is being stopped.
+    ///
+    /// # Errors
+    /// The store is unavailable; the unit may have been removed.
+    async fn end(&self, id: NodeId, unit: &Unit) -> Result<(), LeaseError>;
+
     /// Removes a node: its remaining units are free.
     ///
     /// # Errors
     /// The store is unavailable; the lease ends by itself.
     async fn leave(&self, id: NodeId) -> Result<(), LeaseError>;
+
+    /// Returns the nodes and the units, those of one pipeline or all. Does not delay renewals.
+    ///
+    /// # Errors
+    /// The store is unavailable.
+    async fn overview(&self, pipeline: Option<&str>) -> Result<Overview, LeaseError>;
 }

@@ -18,7 +18,9 @@ pub mod balance;
 mod lease;
 mod member;
 
-pub use lease::{Announcement, HeldUnit, History, LeaseError, LeaseStore, NodeId, NodeLoad, View};
+pub use lease::{
+    Announcement, HeldUnit, History, LeaseError, LeaseStore, NodeId, NodeLoad, NodeState, Overview, UnitPlace, View,
+};
 pub use member::{Hold, Member, Membership, Standing, Tenure};
 
 use std::time::Duration;

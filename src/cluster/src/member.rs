@@ -1,15 +1,16 @@
 //! A node as a member of the cluster: renews its lease, takes and asks for units, and tells which units it has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::state::Unit;
+use anabranch_record::text::Str;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::balance::{Steps, steps};
-use crate::lease::{Announcement, HeldUnit, History, LeaseError, LeaseStore, NodeId, View};
+use crate::lease::{Announcement, HeldUnit, History, LeaseError, LeaseStore, NodeId, Overview, View};
 use crate::{ANSWER, SAFE, TICK};
 
 /// The order to a node for one of its units.
@@ -19,6 +20,8 @@ pub enum Tenure {
     Held,
     /// It delivers what it has read, stops the unit and releases it: another node has asked for it, or this node leaves.
     Wanted,
+    /// It delivers what it has read, stops the unit and ends it: the pipeline is being stopped.
+    Ending,
 }
 
 /// A unit of this node.
@@ -26,6 +29,8 @@ pub enum Tenure {
 pub struct Hold {
     /// The order to the node.
     pub tenure: Tenure,
+    /// Number of units of the pipeline.
+    pub of: u32,
     /// Differs each time the node gets the unit: between two numbers, another node may have had it.
     pub number: u64,
 }
@@ -56,10 +61,13 @@ impl Standing {
 pub struct Membership {
     orders: mpsc::UnboundedSender<Order>,
     standing: watch::Receiver<Standing>,
+    store: Arc<dyn LeaseStore>,
+    name: Str,
 }
 
 enum Order {
     Release(Unit),
+    End(Unit),
     Drain,
     Look,
     Leave(oneshot::Sender<()>),
@@ -78,9 +86,27 @@ impl Membership {
         if Instant::now() < standing.until { standing.units.get(unit).map(|hold| hold.tenure) } else { None }
     }
 
+    /// Returns the name of this node.
+    pub fn name(&self) -> &Str {
+        &self.name
+    }
+
+    /// Returns the nodes of the cluster and its units, those of one pipeline or all.
+    ///
+    /// # Errors
+    /// The store is unavailable.
+    pub async fn overview(&self, pipeline: Option<&str>) -> Result<Overview, LeaseError> {
+        answered(ANSWER, self.store.overview(pipeline)).await
+    }
+
     /// Gives a unit away, whose run has ended.
     pub fn release(&self, unit: Unit) {
         self.order(Order::Release(unit));
+    }
+
+    /// Removes a unit whose run has ended because its pipeline is being stopped.
+    pub fn end(&self, unit: Unit) {
+        self.order(Order::End(unit));
     }
 
     /// Renews the lease now, so that a change of the store is known soon.
@@ -117,8 +143,8 @@ pub struct Member {
     history: Option<History>,
     /// When the last successful renewal was sent.
     renewed: Instant,
-    /// Units that were released, until the store has confirmed it.
-    releasing: BTreeSet<Unit>,
+    /// Units that are released or ended, until the store has confirmed it; true for those that end.
+    releasing: BTreeMap<Unit, bool>,
     is_leaving: bool,
     /// Number of the next unit that this node gets.
     next: u64,
@@ -128,20 +154,21 @@ impl Member {
     /// Creates a member that has not joined, and its handle.
     pub fn new(store: Arc<dyn LeaseStore>, announcement: Announcement) -> (Member, Membership) {
         let (orders, to_do) = mpsc::unbounded_channel();
+        let name = announcement.name.clone();
         let (tell, standing) = watch::channel(Standing::outside(None));
         let member = Member {
-            store,
+            store: store.clone(),
             announcement,
             orders: to_do,
             tell: Arc::new(tell),
             id: None,
             history: None,
             renewed: Instant::now(),
-            releasing: BTreeSet::new(),
+            releasing: BTreeMap::new(),
             is_leaving: false,
             next: 0,
         };
-        (member, Membership { orders, standing })
+        (member, Membership { orders, standing, store, name })
     }
 
     /// Joins, and stays a member until it is ordered to leave or all handles are gone.
@@ -160,11 +187,8 @@ impl Member {
             tokio::select! {
                 biased;
                 order = self.orders.recv() => match order {
-                    Some(Order::Release(unit)) => {
-                        self.releasing.insert(unit);
-                        self.forget_released();
-                        self.release().await;
-                    }
+                    Some(Order::Release(unit)) => self.give_away(unit, false).await,
+                    Some(Order::End(unit)) => self.give_away(unit, true).await,
                     Some(Order::Drain) => {
                         self.is_leaving = true;
                         next = Instant::now();
@@ -255,9 +279,13 @@ impl Member {
         let (is_leaving, releasing, next) = (self.is_leaving, &self.releasing, &mut self.next);
         let until = self.renewed + SAFE;
         self.tell.send_if_modified(|standing| {
-            let held = view.held.iter().filter(|held| !releasing.contains(&held.unit));
+            let held = view.held.iter().filter(|held| !releasing.contains_key(&held.unit));
             let hold = |held: &HeldUnit| {
-                let tenure = if held.is_wanted || is_leaving { Tenure::Wanted } else { Tenure::Held };
+                let tenure = match held.is_ending {
+                    true => Tenure::Ending,
+                    false if held.is_wanted || is_leaving => Tenure::Wanted,
+                    false => Tenure::Held,
+                };
                 let number = standing.units.get(&held.unit).map_or_else(
                     || {
                         *next += 1;
@@ -265,7 +293,7 @@ impl Member {
                     },
                     |known| known.number,
                 );
-                (held.unit.clone(), Hold { tenure, number })
+                (held.unit.clone(), Hold { tenure, of: held.of, number })
             };
             let units: BTreeMap<Unit, Hold> = held.map(hold).collect();
             let differs = (standing.id, &standing.units, standing.revision, &standing.lost)
@@ -284,19 +312,30 @@ impl Member {
     fn forget_released(&self) {
         self.tell.send_if_modified(|standing| {
             let before = standing.units.len();
-            standing.units.retain(|unit, _| !self.releasing.contains(unit));
+            standing.units.retain(|unit, _| !self.releasing.contains_key(unit));
             standing.units.len() != before
         });
     }
 
-    /// Releases what has to be released; what fails is tried again at the next tick.
+    /// Gives a unit away whose run has ended.
+    async fn give_away(&mut self, unit: Unit, ends: bool) {
+        self.releasing.insert(unit, ends);
+        self.forget_released();
+        self.release().await;
+    }
+
+    /// Releases and ends what has to be; what fails is tried again at the next tick.
     async fn release(&mut self) {
         let Some(id) = self.id else {
             self.releasing.clear();
             return;
         };
-        while let Some(unit) = self.releasing.first().cloned() {
-            if !self.note(&answered(ANSWER, self.store.release(id, &unit)).await) {
+        while let Some((unit, ends)) = self.releasing.first_key_value().map(|(unit, ends)| (unit.clone(), *ends)) {
+            let done = match ends {
+                true => answered(ANSWER, self.store.end(id, &unit)).await,
+                false => answered(ANSWER, self.store.release(id, &unit)).await,
+            };
+            if !self.note(&done) {
                 return;
             }
             self.releasing.remove(&unit);

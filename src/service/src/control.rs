@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use anabranch_cluster::Membership;
 use anabranch_graph::exec::{RequestError, RunOptions, Taps};
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::registry::Registry;
@@ -146,6 +147,8 @@ pub(super) struct Shared {
     pub(super) once: bool,
     /// True if a running pipeline may be restarted to apply a change that a client sends.
     pub(super) live_restart: bool,
+    /// Number of units into which a pipeline is split that can be split; 1 outside of a cluster.
+    pub(super) slots: u32,
     /// The exporter of traces, if traces are configured.
     pub(super) traces: Option<Arc<Exporter>>,
 }
@@ -237,10 +240,33 @@ impl Control {
         }
     }
 
+    /// Returns the number of units in which the nodes of a cluster run a pipeline.
+    pub(super) fn units_of(&self, entry: &PipelineEntry) -> u32 {
+        match entry.plan() {
+            NextStart::Good(pipeline) if pipeline.compiled.stages.splits() => self.shared().slots,
+            _ => 1,
+        }
+    }
+
+    /// Has the nodes of the cluster stop a pipeline, wherever it runs.
+    async fn end(&self, entry: &PipelineEntry, membership: &Membership, force: bool) -> Result<(), ControlError> {
+        if !self.shared().store.end(&entry.id).await? {
+            // What no node had is stopped at once.
+            let waited = entry.seen.borrow().status.is_live();
+            return if waited { Ok(()) } else { Err(ControlError::NotRunning(entry.id.clone())) };
+        }
+        tracing::info!(pipeline = %entry.id, force, "stop requested");
+        if force && entry.is_live() {
+            entry.stop(LifecycleCommand::Kill { by: StopReason::User });
+        }
+        membership.look();
+        Ok(())
+    }
+
     /// Has a node of the cluster run a pipeline that no node runs.
     async fn want(&self, entry: &PipelineEntry) -> Result<(), ControlError> {
         let store = &self.shared().store;
-        store.want(&entry.id, true).await?;
+        store.want(&entry.id, self.units_of(entry)).await?;
         if !entry.seen.borrow().status.is_live() {
             entry.show(Status::Stopped { reason: StopReason::System });
         }
@@ -258,6 +284,14 @@ impl Control {
     /// The pipeline does not exist, does not run, or is already stopping.
     pub async fn stop(&self, id: &str, force: bool, wait: bool) -> Result<(), ControlError> {
         let (entry, gate) = self.gate(id).await?;
+        if let Some(membership) = self.shared().store.membership() {
+            self.end(&entry, membership, force).await?;
+            drop(gate);
+            if wait {
+                entry.wait_until_stopped().await;
+            }
+            return Ok(());
+        }
         if !entry.is_live() || !entry.seen.borrow().status.is_live() {
             return Err(self.not_running(&entry));
         }
@@ -342,6 +376,12 @@ impl Control {
             }
             Err(_) => Err(ControlError::Late),
         }
+    }
+
+    /// Returns `true` if this service runs the pipeline, or would: always, unless the service is a node of a cluster.
+    pub fn has(&self, id: &str) -> bool {
+        let Some(_) = self.shared().store.membership() else { return true };
+        self.entry(id).is_ok_and(|entry| entry.tenure().is_some() || entry.is_live())
     }
 
     /// Returns the first error of a pipeline that cannot run.
@@ -470,6 +510,7 @@ impl Control {
             plan: pipeline.compiled.stages.clone(),
             options: RunOptions {
                 once: *once,
+                slots: entry.slots(),
                 mask: pipeline.compiled.secrets.clone().into(),
                 taps: entry.taps.clone(),
                 requests: entry.requests.clone(),

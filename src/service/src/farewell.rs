@@ -10,7 +10,7 @@ use anabranch_plugin::host::{Host, Network};
 use anabranch_plugin::registry::Role;
 use anabranch_plugin::secret::MASKED_FROM;
 use anabranch_plugin::source::Source;
-use anabranch_plugin::state::{ActiveSettings as _, StoreError};
+use anabranch_plugin::state::{ActiveSettings as _, Slots, StoreError};
 use anabranch_plugin::written::Written;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::text::Str;
@@ -191,14 +191,14 @@ impl Control {
         })?;
         let host = Host {
             pipeline: pipeline.clone(),
-            slot: 0,
+            slots: Slots::WHOLE,
             node: connector.id.clone(),
             log: shared.log.clone(),
             result_cache: std::sync::Arc::new(shared.store.clone()),
             active: std::sync::Arc::new(shared.store.clone()),
             schemas: shared.schemas.clone(),
             network: Network::Open,
-            has_rivals: false,
+            shared: None,
         };
         let role = if connector.role == "source" { Role::Source } else { Role::Destination };
         let log = shared.log.clone();

@@ -430,7 +430,7 @@ impl PipelineLifecycle {
             active: Arc::new(self.store.clone()),
             schemas: self.schemas.clone(),
             network: Network::Open,
-            has_rivals: self.store.membership().is_some(),
+            shared: self.store.identity().cloned(),
         };
         let unopened = self.stopped_before_it_opened();
         let permit = tokio::select! {

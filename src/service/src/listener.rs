@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anabranch_ops_tls::TlsError;
 use anabranch_plugin::registry::Registry;
-use anabranch_settings::ApiSettings;
+use anabranch_settings::{ApiSettings, ClusterSettings};
 use anabranch_store::Store;
 use tokio::sync::watch;
 
@@ -65,4 +65,6 @@ pub struct Served {
     pub registry: Registry,
     /// The handle for requests to pipelines.
     pub control: Control,
+    /// The cluster that the service is a node of.
+    pub cluster: Option<ClusterSettings>,
 }

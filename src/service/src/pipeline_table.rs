@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use anabranch_graph::exec::{SourceRequests, Taps};
+use anabranch_plugin::state::Slots;
 use anabranch_record::text::Str;
 use anabranch_store::{Status, StopReason, StoreOwnership};
 use tokio::sync::{Mutex as Gate, watch};
@@ -44,6 +45,8 @@ pub(super) struct PipelineEntry {
     plan: Mutex<NextStart>,
     /// Whether this node of a cluster has the pipeline; `None` if another node has it, or none.
     tenure: Mutex<Option<watch::Receiver<StoreOwnership>>>,
+    /// The slots that its next run has.
+    slots: Mutex<Slots>,
 }
 
 impl PipelineEntry {
@@ -63,6 +66,7 @@ impl PipelineEntry {
             on_trial: AtomicBool::new(false),
             plan: Mutex::new(plan),
             tenure: Mutex::new(None),
+            slots: Mutex::new(Slots::WHOLE),
         })
     }
 
@@ -86,6 +90,14 @@ impl PipelineEntry {
 
     pub(super) fn set_tenure(&self, tenure: Option<watch::Receiver<StoreOwnership>>) {
         *self.tenure.lock().unwrap_or_else(PoisonError::into_inner) = tenure;
+    }
+
+    pub(super) fn slots(&self) -> Slots {
+        *self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_slots(&self, slots: Slots) {
+        *self.slots.lock().unwrap_or_else(PoisonError::into_inner) = slots;
     }
 
     /// Shows a status while the pipeline is not live.

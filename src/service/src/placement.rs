@@ -1,18 +1,19 @@
-//! The pipelines that this node of a cluster runs: those whose units it has.
+//! The pipelines that this node of a cluster runs: those of which it has units.
 //!
-//! One task follows the membership. For each unit of this node, another task runs its pipeline until the unit is wanted
-//! elsewhere, is lost, or the pipeline ends by itself.
+//! One task follows the membership. For each pipeline of which this node has units, another task runs these units in one run.
+//! If the units change, the run is drained and begins again with those that the node has then; if one is lost, it is
+//! killed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_cluster::{Membership, Standing, TICK, Tenure};
-use anabranch_plugin::state::{StoreError, Unit};
+use anabranch_cluster::{Hold, Membership, Standing, TICK, Tenure};
+use anabranch_plugin::state::{Slots, StoreError, Unit};
 use anabranch_record::text::Str;
 use anabranch_store::{Status, StopReason, StoreOwnership, StoredPipeline, between};
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use crate::control::Control;
 use crate::document::Read;
@@ -26,51 +27,95 @@ const STATUSES: Duration = Duration::from_secs(2);
 /// How long a node keeps a pipeline that it cannot run before it releases it.
 const UNABLE: Duration = Duration::from_secs(5);
 
-/// A unit that this node runs.
+/// The units that this node has of a pipeline, by slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Shares(BTreeMap<u32, Hold>);
+
+impl Shares {
+    /// Returns the slots that this node runs.
+    fn held(&self) -> Slots {
+        let of = self.0.values().map(|hold| hold.of).next().unwrap_or(1);
+        let held = self.0.iter().filter(|(_, hold)| hold.tenure == Tenure::Held);
+        held.fold(Slots::none(of), |slots, (slot, _)| slots.with(*slot))
+    }
+
+    /// Returns `true` if this node has had all units since `before` that it had then.
+    fn keeps(&self, before: &Shares) -> bool {
+        before.0.iter().all(|(slot, hold)| self.0.get(slot).is_some_and(|now| now.number == hold.number))
+    }
+
+    /// Returns the units among those that it runs.
+    fn running(&self, slots: Slots) -> Shares {
+        let runs = |slot: &u32| slots.iter().any(|running| running == *slot);
+        Shares(self.0.iter().filter(|(slot, _)| runs(slot)).map(|(slot, hold)| (*slot, *hold)).collect())
+    }
+}
+
+/// A pipeline of which this node has units.
 struct Place {
-    /// The number of the hold.
-    number: u64,
-    tenure: watch::Sender<Option<Tenure>>,
+    shares: watch::Sender<Shares>,
+    /// Numbers of the holds that its task knows.
+    known: BTreeSet<u64>,
+}
+
+/// The parts that the task of a pipeline uses.
+#[derive(Clone)]
+struct Keeper {
+    control: Control,
+    membership: Membership,
+    /// The revision of the configuration that this node has read.
+    known: watch::Receiver<Option<u64>>,
+    /// Time to drain.
+    budget: Option<Duration>,
 }
 
 /// Runs the pipelines of this node. Never returns.
 pub(super) async fn place(control: Control, membership: Membership, budget: Option<Duration>) {
-    // A unit that is lost must stop at once, whatever the store does meanwhile: so each waits for itself.
-    let (known, is_known) = watch::channel(false);
+    // Units that are lost must stop at once, whatever the store does meanwhile: so each pipeline has a task.
+    let (tell, known) = watch::channel(None);
+    let standing = membership.standing();
+    let keeper = Keeper { control: control.clone(), membership, known, budget };
     tokio::join!(
-        follow_units(&control, &membership, is_known, budget),
-        follow_configuration(&control, membership.standing(), known),
+        follow_units(&keeper),
+        follow_configuration(&control, standing, tell),
         follow_statuses(&control),
     );
 }
 
-/// Begins and ends tasks, so that those units run which this node has.
-async fn follow_units(
-    control: &Control,
-    membership: &Membership,
-    mut known: watch::Receiver<bool>,
-    budget: Option<Duration>,
-) {
-    let mut standing = membership.standing();
-    let mut places: BTreeMap<Unit, Place> = BTreeMap::new();
+/// Begins tasks, and tells them which units this node has.
+async fn follow_units(keeper: &Keeper) {
+    let (mut standing, mut known) = (keeper.membership.standing(), keeper.known.clone());
+    let mut places: BTreeMap<Str, Place> = BTreeMap::new();
     loop {
-        let (now, may_begin) = (standing.borrow_and_update().clone(), *known.borrow_and_update());
-        places.retain(|unit, place| {
-            let hold = now.units.get(unit).filter(|hold| hold.number == place.number);
-            let tenure = hold.map(|hold| hold.tenure);
-            place.tenure.send_if_modified(|before| std::mem::replace(before, tenure) != tenure);
-            tenure.is_some()
+        let now = standing.borrow_and_update().clone();
+        let may_begin = known.borrow_and_update().is_some();
+        let mut shares: BTreeMap<Str, Shares> = BTreeMap::new();
+        for (unit, hold) in now.units {
+            shares.entry(unit.pipeline).or_default().0.insert(unit.slot, hold);
+        }
+        places.retain(|pipeline, place| {
+            let now = shares.get(pipeline).cloned().unwrap_or_default();
+            let is_known = now.0.values().any(|hold| place.known.contains(&hold.number));
+            place.known.extend(now.0.values().map(|hold| hold.number));
+            place.shares.send_if_modified(|before| {
+                let differs = *before != now;
+                *before = now;
+                differs
+            });
+            // Units that an ended task is giving away are not for a new one.
+            !place.shares.is_closed() || is_known
         });
-        for (unit, hold) in now.units.iter().filter(|_| may_begin) {
-            if places.contains_key(unit) {
+        for (pipeline, shares) in shares.into_iter().filter(|_| may_begin) {
+            if places.contains_key(&pipeline) {
                 continue;
             }
             // A pipeline that is not known yet comes with the next revision.
-            let Ok(entry) = control.entry(&unit.pipeline) else { continue };
-            let (tell, tenure) = watch::channel(Some(hold.tenure));
-            places.insert(unit.clone(), Place { number: hold.number, tenure: tell });
-            let keep = keep(control.clone(), membership.clone(), unit.clone(), entry, tenure, budget);
-            control.see_to(Task::Errand("the place", unit.pipeline.clone()), async move {
+            let Ok(entry) = keeper.control.entry(&pipeline) else { continue };
+            let known = shares.0.values().map(|hold| hold.number).collect();
+            let (tell, told) = watch::channel(shares);
+            places.insert(pipeline.clone(), Place { shares: tell, known });
+            let keep = keeper.clone().keep(entry, told);
+            keeper.control.see_to(Task::Errand("the place", pipeline), async move {
                 keep.await;
                 JobResult::Errand
             });
@@ -84,7 +129,11 @@ async fn follow_units(
 }
 
 /// Reads the stored configuration at the start and after each change.
-async fn follow_configuration(control: &Control, mut standing: watch::Receiver<Standing>, known: watch::Sender<bool>) {
+async fn follow_configuration(
+    control: &Control,
+    mut standing: watch::Receiver<Standing>,
+    known: watch::Sender<Option<u64>>,
+) {
     let mut revision = None;
     loop {
         // A node that has not joined does not know the revision.
@@ -94,7 +143,7 @@ async fn follow_configuration(control: &Control, mut standing: watch::Receiver<S
             match refresh(control).await {
                 Ok(()) => {
                     revision = latest;
-                    known.send_replace(true);
+                    known.send_replace(latest);
                     // For units whose pipelines were not known before.
                     continue;
                 }
@@ -120,112 +169,214 @@ async fn follow_statuses(control: &Control) {
     }
 }
 
-/// Runs the pipeline of a unit as long as this node has it.
-async fn keep(
-    control: Control,
-    membership: Membership,
-    unit: Unit,
-    entry: Arc<PipelineEntry>,
-    mut tenure: watch::Receiver<Option<Tenure>>,
-    budget: Option<Duration>,
-) {
-    let (tell, holding) = watch::channel(StoreOwnership::Held);
-    // A run of an earlier tenure ends first.
-    entry.wait_until_stopped().await;
-    if *tenure.borrow() != Some(Tenure::Held) {
-        membership.release(unit);
-        return;
-    }
-    // Until now, the status was that of its run on another node.
-    if entry.seen.borrow().status.is_live() {
-        entry.show(Status::Stopped { reason: StopReason::System });
-    }
-    entry.set_tenure(Some(holding));
-    if let Err(error) = control.begin(&entry) {
-        tracing::error!(pipeline = %entry.id, %error, "this node cannot run the pipeline: another one may");
-        entry.set_tenure(None);
-        // Not at once: this node may be the next to take it.
-        sleep(UNABLE).await;
-        membership.release(unit);
-        return;
-    }
-    loop {
-        tokio::select! {
-            biased;
-            changed = tenure.changed() => {
-                // The sender is dropped when the unit is lost.
-                let now = if changed.is_ok() { *tenure.borrow() } else { None };
-                match now {
-                    Some(Tenure::Held) => continue,
-                    Some(Tenure::Wanted) => {
-                        tracing::info!(pipeline = %entry.id, "another node takes the pipeline over: it is drained");
-                        entry.stop(LifecycleCommand::Stop { budget, by: StopReason::System });
-                        entry.wait_until_stopped().await;
-                        entry.set_tenure(None);
-                        membership.release(unit);
-                    }
-                    None => {
-                        let why = "this node has lost the pipeline; another one takes it over".to_owned();
-                        tracing::warn!(pipeline = %entry.id, "{why}");
-                        tell.send_replace(StoreOwnership::Paused(why));
-                        // As after a trial, the outcome is not one of this service: the other node delivers the rest.
-                        entry.set_on_trial(true);
-                        entry.stop(LifecycleCommand::Kill { by: StopReason::System });
-                        entry.wait_until_stopped().await;
-                        entry.set_on_trial(false);
-                        entry.seen.send_modify(LifecycleState::leave_to_others);
-                        entry.set_tenure(None);
-                    }
-                }
-                return;
-            }
-            () = entry.wait_until_stopped() => {}
-        }
-        // A change holds the pipeline, and resumes it before it opens the gate.
-        let Ok((_, gate)) = control.gate(&entry.id).await else {
-            entry.set_tenure(None);
-            return give_up(&control, &membership, &unit).await;
-        };
-        if entry.is_live() {
-            continue;
-        }
-        entry.set_tenure(None);
-        // What the service stops, another node runs.
-        let is_paused = entry.seen.borrow().status == Status::Stopped { reason: StopReason::System };
-        drop(gate);
-        match is_paused {
-            true => membership.release(unit),
-            false => give_up(&control, &membership, &unit).await,
-        }
-        return;
-    }
+/// How a run in this node ended.
+enum Run {
+    /// The units changed: what this node still has runs again.
+    Again,
+    /// The pipeline has ended by itself, or this node does not run it.
+    Over,
 }
 
-/// No node runs the pipeline until a user starts it.
-async fn give_up(control: &Control, membership: &Membership, unit: &Unit) {
-    while let Err(error) = control.shared().store.want(&unit.pipeline, false).await {
-        tracing::warn!(pipeline = %unit.pipeline, %error, "the store does not know yet that the pipeline has stopped");
-        sleep(TICK).await;
-        // Another node decides, which has the pipeline now.
-        if membership.tenure(unit).is_none() {
-            return;
+impl Keeper {
+    /// Runs the units of a pipeline as long as this node has some.
+    async fn keep(self, entry: Arc<PipelineEntry>, mut shares: watch::Receiver<Shares>) {
+        loop {
+            // A run of earlier units ends first.
+            entry.wait_until_stopped().await;
+            let now = shares.borrow_and_update().clone();
+            for (slot, hold) in &now.0 {
+                let unit = Unit { pipeline: entry.id.clone(), slot: *slot };
+                match hold.tenure {
+                    Tenure::Held => {}
+                    Tenure::Wanted => self.membership.release(unit),
+                    Tenure::Ending => self.membership.end(unit),
+                }
+            }
+            if now.held().is_empty() {
+                if now.0.is_empty() || shares.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            }
+            if !self.is_current().await || !self.fits(&entry, &now).await {
+                // Units may be lost or wanted meanwhile.
+                if timeout(TICK, shares.changed()).await.is_ok_and(|changed| changed.is_err()) {
+                    return;
+                }
+                continue;
+            }
+            match self.run(&entry, &now, &mut shares).await {
+                Run::Again => {}
+                Run::Over => return,
+            }
         }
     }
-    // A row that is gone is not released, but the member forgets the unit.
-    membership.release(unit.clone());
+
+    /// Returns `true` if this node has the latest configuration.
+    async fn is_current(&self) -> bool {
+        let latest = self.membership.standing().borrow().revision;
+        let mut known = self.known.clone();
+        let is_known = known.wait_for(|known| known.is_some_and(|known| known >= latest));
+        timeout(TICK, is_known).await.is_ok_and(|known| known.is_ok())
+    }
+
+    /// Returns `true` if the pipeline can run in as many units as the cluster has of it. A change of its configuration may
+    /// have made it a pipeline that cannot be split, or one that can.
+    async fn fits(&self, entry: &PipelineEntry, shares: &Shares) -> bool {
+        let (is_split, units) = (shares.held().of() > 1, self.control.units_of(entry));
+        let can_run = matches!(entry.plan(), NextStart::Good(_));
+        if !can_run || is_split == (units > 1) || !is_split && self.control.shared().slots == 1 {
+            return true;
+        }
+        tracing::info!(pipeline = %entry.id, units, "the cluster runs the changed pipeline in another number of units");
+        if let Err(error) = self.control.shared().store.reshape(&entry.id, units).await {
+            tracing::warn!(pipeline = %entry.id, %error, "the number of units cannot be changed yet");
+        }
+        self.membership.look();
+        false
+    }
+
+    /// Runs the units that this node has, until they change or the pipeline ends.
+    async fn run(&self, entry: &Arc<PipelineEntry>, now: &Shares, shares: &mut watch::Receiver<Shares>) -> Run {
+        let Keeper { control, .. } = self;
+        let (tell, holding) = watch::channel(StoreOwnership::Held);
+        let slots = now.held();
+        let running = now.running(slots);
+        // Until now, the status was that of its run on another node.
+        if entry.seen.borrow().status.is_live() {
+            entry.show(Status::Stopped { reason: StopReason::System });
+        }
+        entry.set_tenure(Some(holding));
+        entry.set_slots(slots);
+        if let Err(error) = control.begin(entry) {
+            tracing::error!(pipeline = %entry.id, %error, "this node cannot run the pipeline: another one may");
+            entry.set_tenure(None);
+            // Not at once: this node may be the next to take it.
+            sleep(UNABLE).await;
+            self.release(entry, now);
+            return Run::Over;
+        }
+        if slots.of() > 1 {
+            let has = slots.iter().map(|slot| slot.to_string()).collect::<Vec<_>>().join(", ");
+            tracing::info!(pipeline = %entry.id, "this node runs the slots {has} of {}", slots.of());
+        }
+        loop {
+            tokio::select! {
+                biased;
+                changed = shares.changed() => {
+                    let mut now = match changed {
+                        Ok(()) => shares.borrow_and_update().clone(),
+                        Err(_) => Shares::default(),
+                    };
+                    if now.keeps(&running) && now.held().contains(slots) {
+                        if now.held() == slots {
+                            continue;
+                        }
+                        // More units: others may follow.
+                        let _ = timeout(TICK, shares.wait_for(|now| !now.held().contains(slots))).await;
+                        now = shares.borrow_and_update().clone();
+                    }
+                    self.end_run(entry, &now, &running, shares, &tell).await;
+                    entry.set_tenure(None);
+                    return Run::Again;
+                }
+                () = entry.wait_until_stopped() => {}
+            }
+            // A change holds the pipeline, and resumes it before it opens the gate.
+            let gate = control.gate(&entry.id).await;
+            if gate.is_ok() && entry.is_live() {
+                continue;
+            }
+            entry.set_tenure(None);
+            let status = entry.seen.borrow().status.clone();
+            drop(gate);
+            match status {
+                // What the service stops, another node runs.
+                Status::Stopped { reason: StopReason::System } => self.release(entry, &shares.borrow().clone()),
+                // The other units may have records left.
+                Status::Finished => self.give_up(entry, &running, false).await,
+                _ => self.give_up(entry, &running, true).await,
+            }
+            return Run::Over;
+        }
+    }
+
+    /// Ends the run whose units have changed: drains it, unless this node has lost one of them.
+    async fn end_run(
+        &self,
+        entry: &PipelineEntry,
+        now: &Shares,
+        running: &Shares,
+        shares: &mut watch::Receiver<Shares>,
+        tell: &watch::Sender<StoreOwnership>,
+    ) {
+        let is_ending = now.0.values().any(|hold| hold.tenure == Tenure::Ending);
+        if now.keeps(running) {
+            tracing::info!(
+                pipeline = %entry.id,
+                "{}", if is_ending { "stop requested" } else { "the pipeline is drained, because its units move between nodes" }
+            );
+            let by = if is_ending { StopReason::User } else { StopReason::System };
+            entry.stop(LifecycleCommand::Stop { budget: self.budget, by });
+            let lost = async {
+                // An error means that the loop of the units has ended.
+                let _ = shares.wait_for(|now| !now.keeps(running)).await;
+            };
+            tokio::select! {
+                () = entry.wait_until_stopped() => return,
+                () = lost => {}
+            }
+        }
+        let why = "this node has lost the pipeline; another one takes it over".to_owned();
+        tracing::warn!(pipeline = %entry.id, "{why}");
+        tell.send_replace(StoreOwnership::Paused(why));
+        // As after a trial, the outcome is not one of this service: the other node delivers the rest.
+        entry.set_on_trial(true);
+        entry.stop(LifecycleCommand::Kill { by: StopReason::System });
+        entry.wait_until_stopped().await;
+        entry.set_on_trial(false);
+        entry.seen.send_modify(LifecycleState::leave_to_others);
+    }
+
+    /// Gives units away.
+    fn release(&self, entry: &PipelineEntry, shares: &Shares) {
+        for slot in shares.0.keys() {
+            self.membership.release(Unit { pipeline: entry.id.clone(), slot: *slot });
+        }
+    }
+
+    /// Removes the units whose run has ended here. With `all`, no node runs the pipeline until a user starts it.
+    async fn give_up(&self, entry: &PipelineEntry, running: &Shares, all: bool) {
+        let store = &self.control.shared().store;
+        let unit = |slot: &u32| Unit { pipeline: entry.id.clone(), slot: *slot };
+        loop {
+            match store.unwant(&entry.id, all).await {
+                // Others still read theirs.
+                Ok(left) if left > 0 && !all => {
+                    let _ = store.set_status(&entry.id, Status::Running).await;
+                    break;
+                }
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::warn!(pipeline = %entry.id, %error, "the store does not know yet that the pipeline has stopped");
+                }
+            }
+            sleep(TICK).await;
+            // Another node decides, which has the units now.
+            if running.0.keys().any(|slot| self.membership.tenure(&unit(slot)).is_none()) {
+                return;
+            }
+        }
+        // Rows that are gone are not released, but the member forgets the units.
+        self.release(entry, running);
+    }
 }
 
 /// Reads the stored configuration. Pipelines that run here and changed are restarted with the change.
 async fn refresh(control: &Control) -> Result<(), StoreError> {
-    let stored = control.shared().store.pipelines().await?;
     let here: Vec<Str> = control.all().into_iter().map(|(id, _)| id).collect();
-    for id in here.iter().filter(|id| !stored.iter().any(|pipeline| pipeline.id == **id && !pipeline.detached)) {
-        if let Ok((entry, _gate)) = control.gate(id).await
-            && !entry.is_live()
-        {
-            control.remove(&entry);
-        }
-    }
+    let stored = control.shared().store.pipelines().await?;
+    forget_missing(control, &here, &stored).await;
     for pipeline in stored.iter().filter(|pipeline| !pipeline.detached) {
         let known = control.entry(&pipeline.id).ok().map(|entry| entry.plan());
         let is_current = match &known {
@@ -251,9 +402,24 @@ async fn refresh(control: &Control) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Shows the statuses of pipelines that do not run here.
+/// Removes those of the pipelines that are not stored any more, unless they are still being drained.
+async fn forget_missing(control: &Control, known: &[Str], stored: &[StoredPipeline]) {
+    for id in known.iter().filter(|id| !stored.iter().any(|pipeline| pipeline.id == **id && !pipeline.detached)) {
+        if control.entry(id).is_ok_and(|entry| !entry.is_live())
+            && let Ok((entry, _gate)) = control.gate(id).await
+            && !entry.is_live()
+        {
+            control.remove(&entry);
+        }
+    }
+}
+
+/// Shows the statuses of pipelines that do not run here, and forgets those that do not exist any more.
 async fn show_others(control: &Control) -> Result<(), StoreError> {
-    for pipeline in control.shared().store.pipelines().await? {
+    let here: Vec<Str> = control.all().into_iter().map(|(id, _)| id).collect();
+    let stored = control.shared().store.pipelines().await?;
+    forget_missing(control, &here, &stored).await;
+    for pipeline in stored {
         let Ok(entry) = control.entry(&pipeline.id) else { continue };
         let is_here = entry.is_live() || entry.tenure().is_some();
         let differs = entry.seen.borrow().status != pipeline.status;

@@ -151,9 +151,15 @@ impl Service {
                 recovery: self.settings.pipelines.recovery,
                 once: self.once,
                 live_restart: self.settings.live_restart,
+                slots: self.settings.cluster.as_ref().map_or(1, |cluster| cluster.slots),
                 traces: traces.clone(),
             });
-            let served = Served { store: store.clone(), registry: self.registry.clone(), control: control.clone() };
+            let served = Served {
+                store: store.clone(),
+                registry: self.registry.clone(),
+                control: control.clone(),
+                cluster: self.settings.cluster.clone(),
+            };
             let service = async {
                 let ended = self.serve(pipelines, later, &control, jobs, stops, companion).await;
                 control.ended();
@@ -208,7 +214,9 @@ impl Service {
         // Several runs with `once` may share a machine: none of them takes a port unless it was requested.
         let wanted = self.settings.api.as_ref().filter(|api| api.asked || !self.once);
         let Some(settings) = wanted else { return Ok(None) };
-        self.log.mask(settings.token.clone().filter(|token| token.len() >= MASKED_FROM));
+        let of_cluster = self.settings.cluster.iter().filter_map(|cluster| cluster.token.as_ref());
+        let tokens = settings.token.clone().into_iter().chain(of_cluster.map(|token| token.at_start().into()));
+        self.log.mask(tokens.filter(|token| token.len() >= MASKED_FROM));
         let api = L::listen(settings).await?;
         tracing::info!(address = %api.address(), "HTTP is served at {}", api.url());
         Ok(Some(api))

@@ -230,6 +230,29 @@ pub const KEYS: &[SettingKey] = &[
         "Name of this node, which logs and commands show. The default is the name of the machine.",
     ),
     SettingKey::new(
+        "cluster.address",
+        SettingType::Text,
+        None,
+        "URL at which the other nodes reach the API of this node, such as https://node-1:8080. With it, each node answers \
+         requests for the pipelines of this one, by forwarding them. A certificate is checked with the authorities of \
+         api.http.tls.ca, or with those of the system.",
+    ),
+    SettingKey::new(
+        "cluster.slots",
+        SettingType::Int { min: 1 },
+        Some("8"),
+        "Number of units into which a pipeline is split whose sources and destinations allow it. Each unit has some of the \
+         partitions, and runs on one node. 1 = pipelines are not split. At most 64.",
+    ),
+    SettingKey::new(
+        "cluster.token",
+        SettingType::Text,
+        None,
+        "Token of requests that nodes forward, the same on each node. The default is the token of the API, which must then \
+         be the same.",
+    )
+    .secret(),
+    SettingKey::new(
         "engine.replay-rows",
         SettingType::Int { min: 1 },
         Some("16384"),

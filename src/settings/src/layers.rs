@@ -26,6 +26,7 @@ use crate::settings::{
     ClusterSettings, ConfluentLogin, ConfluentSettings, ConnectorSettings, Database, EgressSettings, PipelineSettings,
     PostgresDatabase, ProcessorSettings, RecoveryPolicy, Schemas, Settings, below,
 };
+use crate::listener::{UNSENDABLE, is_sendable};
 use crate::traces::parse_share;
 
 /// The sources of settings.
@@ -376,11 +377,12 @@ impl<'a> Checking<'a> {
     fn check_cluster(&mut self) {
         let entry = self.entry("cluster.url");
         if self.text("cluster.url").is_empty() {
-            let name = self.entry("cluster.node");
-            if !self.text("cluster.node").is_empty() {
-                let message = "cluster.node has no effect: cluster.url is not set".to_owned();
-                let hint = Some("set cluster.url, or remove this setting".to_owned());
-                self.report(name, Diagnostic::warning(codes::SERVICE_NO_EFFECT, message), hint);
+            for name in ["cluster.node", "cluster.address", "cluster.token"] {
+                if !self.text(name).is_empty() {
+                    let message = format!("{name} has no effect: cluster.url is not set");
+                    let hint = Some("set cluster.url, or remove this setting".to_owned());
+                    self.report(self.entry(name), Diagnostic::warning(codes::SERVICE_NO_EFFECT, message), hint);
+                }
             }
             return;
         }
@@ -388,6 +390,23 @@ impl<'a> Checking<'a> {
         if !cfg!(feature = "postgres") {
             let what = "cluster.url: this program was built without PostgreSQL (feature `postgres`)".to_owned();
             self.report(entry, refuse(what), None);
+        }
+        let address = self.text("cluster.address");
+        if !address.is_empty() && !is_base_url(address) {
+            let what = format!("cluster.address: {address:?} is not the URL of a node");
+            let hint = "write a URL without a path, for example https://node-1:8080".to_owned();
+            self.report(self.entry("cluster.address"), refuse(what), Some(hint));
+        } else if !address.is_empty() && !self.bool("api.enabled") {
+            let message = "cluster.address has no effect: api.enabled is false".to_owned();
+            let hint = Some("enable the API, or remove this setting".to_owned());
+            self.report(self.entry("cluster.address"), Diagnostic::warning(codes::SERVICE_NO_EFFECT, message), hint);
+        }
+        if self.int("cluster.slots") > 64 {
+            self.report(self.entry("cluster.slots"), refuse("cluster.slots must be at most 64".to_owned()), None);
+        }
+        if !is_sendable(self.text("cluster.token")) {
+            let what = format!("cluster.token: the token contains {UNSENDABLE}");
+            self.report(self.entry("cluster.token"), refuse(what), None);
         }
         let contradicts = [
             ("db.type", self.text("db.type") != "postgres"),
@@ -413,6 +432,10 @@ impl<'a> Checking<'a> {
                 table: self.text("db.postgres.table").to_owned(),
             },
             node: Some(self.text("cluster.node").to_owned()).filter(|name| !name.is_empty()),
+            address: Some(self.text("cluster.address").trim_end_matches('/').to_owned())
+                .filter(|address| !address.is_empty() && self.bool("api.enabled")),
+            slots: u32::try_from(self.int("cluster.slots")).unwrap_or(1),
+            token: Some(self.credential("cluster.token")).filter(|token| !token.at_start().is_empty()),
         })
     }
 
@@ -575,6 +598,13 @@ fn problem(key: &SettingKey, text: &str) -> Option<SettingProblem> {
         }
         _ => None,
     }
+}
+
+/// Returns `true` if a text is the URL of a server without a path.
+fn is_base_url(text: &str) -> bool {
+    let Ok(url) = text.parse::<http::Uri>() else { return false };
+    let has_scheme = matches!(url.scheme_str(), Some("http" | "https"));
+    has_scheme && url.host().is_some_and(|host| !host.is_empty()) && url.path() == "/" && url.query().is_none()
 }
 
 #[cfg(test)]

@@ -69,6 +69,12 @@ pub struct ClusterSettings {
     pub database: PostgresDatabase,
     /// Name of this node; `None` = the name of the machine.
     pub node: Option<String>,
+    /// URL at which the other nodes reach this one: scheme and authority.
+    pub address: Option<String>,
+    /// Number of units into which a pipeline is split that can be split: 1 to 64.
+    pub slots: u32,
+    /// Token of requests that nodes forward; `None` = that of the API.
+    pub token: Option<Credential>,
 }
 
 /// A PostgreSQL table. `Debug` leaves out the connection, which contains a password.

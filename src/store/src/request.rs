@@ -23,11 +23,25 @@ pub(crate) enum Write {
         unit: Unit,
         by: Option<NodeId>,
     },
-    /// Sets whether a pipeline is to run on one of the nodes.
+    /// Has the nodes run a pipeline, in this number of units.
     Want {
         pipeline: Str,
-        wanted: bool,
+        shares: u32,
+    },
+    /// Has the nodes run a pipeline in another number of units.
+    Reshape {
+        pipeline: Str,
+        shares: u32,
+    },
+    /// Has all nodes drain a pipeline.
+    End {
+        pipeline: Str,
+    },
+    /// Removes the units of a node, whose run has ended; with `all`, the others drain theirs.
+    Unwant {
+        pipeline: Str,
         by: Option<NodeId>,
+        all: bool,
     },
     Marks {
         epoch: Epoch,
@@ -44,6 +58,8 @@ pub(crate) enum Write {
     Import {
         provision: Provision,
         set: String,
+        /// Numbers of units of pipelines that have more than one.
+        shares: BTreeMap<Str, u32>,
     },
     Replace {
         pipeline: Box<StoredPipeline>,
@@ -106,6 +122,9 @@ impl Write {
             Write::Trial(bytes) => *bytes,
             Write::Claim { .. }
             | Write::Want { .. }
+            | Write::Reshape { .. }
+            | Write::End { .. }
+            | Write::Unwant { .. }
             | Write::Status { .. }
             | Write::Delete { .. }
             | Write::Forget { .. }
@@ -118,6 +137,8 @@ impl Write {
 #[derive(Debug)]
 pub(crate) enum WriteResult {
     Nothing,
+    /// A number of units.
+    Units(u64),
     Epoch(Epoch),
     Changes(Vec<ConfigurationChange>),
     Imported(Import),

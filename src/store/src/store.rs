@@ -51,6 +51,8 @@ pub struct Store {
     holding: watch::Receiver<StoreOwnership>,
     /// The membership in a cluster, if several nodes share the store.
     membership: Option<Membership>,
+    /// Identifies the store, if several nodes share it.
+    identity: Option<Str>,
     /// The session that proves that this process owns a store in PostgreSQL.
     #[cfg(feature = "postgres")]
     ownership: Option<Arc<Ownership>>,

@@ -61,7 +61,7 @@ pub fn services(schemas: Arc<dyn SchemaRegistry>) -> Services {
         active: Arc::new(DiscardingState),
         schemas,
         network: Network::Open,
-        has_rivals: false,
+        shared: None,
     }
 }
 

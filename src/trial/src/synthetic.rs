@@ -142,7 +142,7 @@ async fn run(compiled: &Compiled, time: Duration) -> Diagnostics {
         letters: None,
         schemas: Arc::new(MemoryRegistry::new()),
         network: Network::Open,
-        has_rivals: false,
+        shared: None,
     };
     let options = RunOptions { once: true, mask: compiled.secrets.clone().into(), ..RunOptions::default() };
     let mut running = start(Arc::new(plan), services, options);

@@ -15,20 +15,20 @@ use crate::schema::MemoryRegistry;
 use crate::settings::Settings;
 use crate::source::{Source, SourceKind};
 use crate::specification::Specification;
-use crate::state::DiscardingState;
+use crate::state::{DiscardingState, Slots};
 
 /// Returns a host that discards log lines and stores nothing.
 pub fn host() -> Host {
     Host {
         pipeline: "p".into(),
-        slot: 0,
+        slots: Slots::WHOLE,
         node: "p:n".into(),
         log: Arc::new(DiscardingLog),
         result_cache: Arc::new(DiscardingState),
         active: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
-        has_rivals: false,
+        shared: None,
     }
 }
 

@@ -22,10 +22,8 @@ use crate::codes;
 
 /// Returns the transactional id of a unit and a destination.
 pub(super) fn default_id(host: &Host) -> Str {
-    match host.slot {
-        0 => format!("anabranch/{}/{}", host.pipeline, host.node).into(),
-        slot => format!("anabranch/{}/{}/{slot}", host.pipeline, host.node).into(),
-    }
+    // Transactions of a pipeline with several runs are refused: see `Destination::takes_shares`.
+    format!("anabranch/{}/{}", host.pipeline, host.node).into()
 }
 
 /// A writer of transactions.

@@ -36,7 +36,7 @@ const BEAT: Duration = Duration::from_secs(3);
 /// Maximum time for which a member that leaves waits for its id.
 const NAMED: Duration = Duration::from_secs(2);
 /// Shortest and longest pause before a repetition.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+pub(super) const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Time after a change of the coordinator within which a fence may be a mistake, and how many of them may be.
 const MISTAKEN: (Duration, usize) = (Duration::from_secs(60), 3);
@@ -60,6 +60,15 @@ pub(crate) struct GroupSettings {
 
 /// Joins a group. The result has no partitions yet: [`Membership::change`] reports them.
 pub(crate) fn join(kafka: Kafka, settings: GroupSettings) -> Arc<dyn Membership> {
+    begin(kafka, settings, Group::run)
+}
+
+/// Begins the task of a member.
+pub(super) fn begin<F: Future<Output = ()> + Send + 'static>(
+    kafka: Kafka,
+    settings: GroupSettings,
+    run: impl FnOnce(Arc<Group>) -> F,
+) -> Arc<dyn Membership> {
     let (sender, changes) = mpsc::unbounded_channel();
     let group = Arc::new(Group {
         coordinator: Coordinator::new(kafka.clone(), settings.group.clone()),
@@ -71,7 +80,7 @@ pub(crate) fn join(kafka: Kafka, settings: GroupSettings) -> Arc<dyn Membership>
         sender,
     });
     let mut tasks = JoinSet::new();
-    let task = tasks.spawn(group.clone().run());
+    let task = tasks.spawn(run(group.clone()));
     Arc::new(ClassicMember { group, reports: tokio::sync::Mutex::new(Reports { changes, tasks }), task })
 }
 
@@ -165,7 +174,7 @@ impl Group {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report(&self, change: Change) {
+    pub(super) fn report(&self, change: Change) {
         let _ = self.sender.send(Ok(change));
     }
 
@@ -228,7 +237,7 @@ impl Group {
         fenced.len() <= MISTAKEN.1 && self.coordinator.was_lost_within(MISTAKEN.0)
     }
 
-    fn fault(&self, error: KrafkaError) -> Fault {
+    pub(super) fn fault(&self, error: KrafkaError) -> Fault {
         let doing = Doing::Group(&self.settings.group);
         let message = match &error {
             KrafkaError::Broker { code: ErrorCode::InvalidSessionTimeout, .. } => {
@@ -285,7 +294,7 @@ impl Group {
     }
 
     /// Takes over the assigned partitions, and returns those to give up.
-    fn take_over(&self, Rebalanced { assigned, eager, .. }: &Rebalanced) -> BTreeSet<TopicPartition> {
+    pub(super) fn take_over(&self, Rebalanced { assigned, eager, .. }: &Rebalanced) -> BTreeSet<TopicPartition> {
         let mut state = self.state();
         state.eager = *eager;
         let removed: BTreeSet<_> = state.owned.keys().filter(|at| !assigned.contains(*at)).cloned().collect();

@@ -12,7 +12,7 @@ use super::topics::{Subscription, counts};
 use crate::codes;
 
 /// Time between two looks.
-const LOOK: Duration = Duration::from_secs(5);
+pub(super) const LOOK: Duration = Duration::from_secs(5);
 /// Time after which a missing topic is reported: one that is created again at once is not.
 const MISSING: Duration = Duration::from_secs(15);
 
@@ -44,7 +44,7 @@ impl Group {
     }
 
     /// Reports a topic that is missing for the second time or more, if it is missing for long.
-    fn report_missing(&self, topic: Option<&String>, missing: &mut Option<(String, Instant)>) {
+    pub(super) fn report_missing(&self, topic: Option<&String>, missing: &mut Option<(String, Instant)>) {
         let Some(topic) = topic else {
             *missing = None;
             return;

@@ -96,7 +96,7 @@ impl LeaseStore for Memory {
                     .collect(),
                 held: (seen.iter())
                     .filter(|(_, owner, _)| *owner == Some(id))
-                    .map(|(unit, _, by)| HeldUnit { unit: unit.clone(), is_wanted: by.is_some() })
+                    .map(|(unit, _, by)| HeldUnit { unit: unit.clone(), of: 1, is_wanted: by.is_some(), is_ending: false })
                     .collect(),
                 units: seen.len(),
                 free: seen.iter().filter(|(_, owner, _)| owner.is_none()).count(),
@@ -151,6 +151,18 @@ impl LeaseStore for Memory {
             Ok(())
         })
         .await
+    }
+
+    async fn end(&self, id: NodeId, unit: &Unit) -> Result<(), LeaseError> {
+        self.answer(|rows| {
+            rows.units.retain(|row, (owner, _)| row != unit || *owner != Some(id));
+            Ok(())
+        })
+        .await
+    }
+
+    async fn overview(&self, _: Option<&str>) -> Result<Overview, LeaseError> {
+        unreachable!("members do not ask for it")
     }
 }
 
@@ -297,6 +309,14 @@ impl LeaseStore for Faulty {
 
     async fn release(&self, id: NodeId, unit: &Unit) -> Result<(), LeaseError> {
         self.call(self.memory.release(id, unit)).await
+    }
+
+    async fn end(&self, id: NodeId, unit: &Unit) -> Result<(), LeaseError> {
+        self.call(self.memory.end(id, unit)).await
+    }
+
+    async fn overview(&self, pipeline: Option<&str>) -> Result<Overview, LeaseError> {
+        self.memory.overview(pipeline).await
     }
 
     async fn leave(&self, id: NodeId) -> Result<(), LeaseError> {

@@ -19,6 +19,7 @@ fn control() -> Control {
         recovery: RecoveryPolicy::default(),
         once: false,
         live_restart: true,
+        slots: 1,
         traces: None,
     });
     control

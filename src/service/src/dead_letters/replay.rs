@@ -232,7 +232,7 @@ pub async fn replay(
             active: Arc::new(tools.store.clone()),
             schemas: tools.schemas.clone(),
             network: Network::Open,
-            has_rivals: false,
+            shared: None,
         };
         let mask: Arc<[Str]> = pipeline.compiled.secrets.clone().into();
         let traces = tools.traces.clone();

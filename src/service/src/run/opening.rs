@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use anabranch_cluster::Announcement;
 use anabranch_plugin::backoff::Backoff;
-use anabranch_record::text::Str;
 use anabranch_settings::ClusterSettings;
 use anabranch_store::{OpenError, Owner, Store, StoreOwnership};
 use tokio::sync::{oneshot, watch};
@@ -96,7 +95,8 @@ impl Service {
 /// Opens the store as a node of a cluster.
 fn join(cluster: &ClusterSettings) -> Result<Store, OpenError> {
     let name = cluster.node.clone().unwrap_or_else(|| Owner::here().host);
-    let announced = Announcement { name: name.into(), url: Str::default(), version: env!("CARGO_PKG_VERSION").into() };
+    let url = cluster.address.as_deref().unwrap_or_default().into();
+    let announced = Announcement { name: name.into(), url, version: env!("CARGO_PKG_VERSION").into() };
     Store::join(&cluster.database, announced)
 }
 

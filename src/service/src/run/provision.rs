@@ -72,7 +72,9 @@ impl Service {
             }
         }
         if store.membership().is_some() {
-            match store.import(provision).await? {
+            let splits = pipelines.good.iter().filter(|pipeline| pipeline.compiled.stages.splits());
+            let shares = splits.map(|pipeline| (pipeline.config.id.value.clone(), control.shared().slots)).collect();
+            match store.import(provision, shares).await? {
                 Import::Stored(changes) => {
                     for change in changes {
                         tracing::info!(pipeline = %change.pipeline, "{change}");

@@ -1,6 +1,9 @@
 //! Sets of pipeline files that the nodes of a cluster import, and the number of the latest change of the configuration.
 
+use std::collections::BTreeMap;
+
 use anabranch_plugin::state::StoreError;
+use anabranch_record::text::Str;
 
 use super::leases::REVISION;
 use super::session::{Failure as Error, Transaction};
@@ -19,6 +22,7 @@ impl Table {
         transaction: &Transaction<'_>,
         provision: &Provision,
         set: &str,
+        shares: &BTreeMap<Str, u32>,
     ) -> Result<Result<WriteResult, StoreError>, Error> {
         // Nodes that start together import one after the other.
         transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&format!("import {}", self.name)]).await?;
@@ -46,14 +50,16 @@ impl Table {
         for change in changes.iter().filter(|change| change.entity == Entity::Pipeline) {
             let declared = provision.good.iter().find(|pipeline| pipeline.id == change.pipeline);
             let wanted = declared.is_some_and(|pipeline| pipeline.autostart);
-            match &change.action {
-                Action::Created | Action::Attached | Action::Detached => {
-                    self.want(transaction, &change.pipeline, wanted).await?;
-                }
-                Action::Updated(fields) if fields.contains(&"status") => {
-                    self.want(transaction, &change.pipeline, wanted).await?;
-                }
-                Action::Updated(_) | Action::Removed => {}
+            let is_decided = match &change.action {
+                Action::Created | Action::Attached | Action::Detached => true,
+                Action::Updated(fields) => fields.contains(&"status"),
+                Action::Removed => false,
+            };
+            let shares = shares.get(&change.pipeline).copied().unwrap_or(1);
+            match (is_decided, wanted) {
+                (true, true) => drop(self.want(transaction, &change.pipeline, shares).await?),
+                (true, false) => drop(self.end_units(transaction, &change.pipeline).await?),
+                (false, _) => {}
             }
         }
         Ok(Ok(WriteResult::Imported(Import::Stored(changes))))

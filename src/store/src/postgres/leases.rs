@@ -4,8 +4,13 @@
 //! whose time has passed; both change the row, so the server lets one of them do it. A unit is free if the row of its
 //! node is gone. So a unit that was taken belonged to nobody, whatever the nodes believe.
 
-use anabranch_cluster::{Announcement, HeldUnit, History, LEASE, LeaseError, LeaseStore, NodeId, NodeLoad, View};
+use std::time::Duration;
+
+use anabranch_cluster::{
+    Announcement, HeldUnit, History, LEASE, LeaseError, LeaseStore, NodeId, NodeLoad, NodeState, Overview, UnitPlace, View,
+};
 use anabranch_plugin::state::Unit;
+use anabranch_record::text::Str;
 use anabranch_settings::PostgresDatabase;
 use async_trait::async_trait;
 use tokio::sync::Mutex;
@@ -21,6 +26,8 @@ pub(crate) struct Leases {
     address: Address,
     tables: LeaseTables,
     session: Mutex<Option<Session>>,
+    /// A session for overviews: renewals do not wait for them.
+    overviews: Mutex<Option<Session>>,
 }
 
 /// Names of the tables, quoted for SQL.
@@ -33,18 +40,19 @@ struct LeaseTables {
 }
 
 impl Leases {
-    /// Creates the tables if they do not exist.
+    /// Creates the tables if they do not exist. Also returns a text that identifies the store.
     ///
     /// # Errors
     /// The server cannot be reached, or refuses.
-    pub(crate) async fn open(database: &PostgresDatabase) -> Result<Leases, PostgresError> {
+    pub(crate) async fn open(database: &PostgresDatabase) -> Result<(Leases, Str), PostgresError> {
         let mut address = Address::parse(&database.connection)?;
         address.limits.statement = anabranch_cluster::ANSWER;
         let Table { name, state, nodes, units, .. } = Table::parse(&database.table)?;
         let tables = LeaseTables { name, state, nodes, units };
         let mut session = address.connect().await.map_err(|error| address.refused(&error))?;
-        create(session.client(), &tables).await.map_err(|error| address.refused(&error))?;
-        Ok(Leases { address, tables, session: Mutex::new(Some(session)) })
+        let identity = create(session.client(), &tables).await.map_err(|error| address.refused(&error))?;
+        let leases = Leases { address, tables, session: Mutex::new(Some(session)), overviews: Mutex::default() };
+        Ok((leases, identity))
     }
 
     /// Runs one transaction. A failure closes the session, because the outcome may be unknown.
@@ -52,7 +60,15 @@ impl Leases {
         &self,
         work: impl AsyncFnOnce(&mut Client, &LeaseTables) -> Result<T, Failure>,
     ) -> Result<T, LeaseError> {
-        let mut kept = self.session.lock().await;
+        self.run_in(&self.session, work).await
+    }
+
+    async fn run_in<T>(
+        &self,
+        session: &Mutex<Option<Session>>,
+        work: impl AsyncFnOnce(&mut Client, &LeaseTables) -> Result<T, Failure>,
+    ) -> Result<T, LeaseError> {
+        let mut kept = session.lock().await;
         let unavailable = |error: &Failure| LeaseError::Unavailable(message(error));
         let mut session = match kept.take() {
             Some(session) if !session.is_closed() => session,
@@ -64,19 +80,28 @@ impl Leases {
     }
 }
 
-async fn create(client: &mut Client, tables: &LeaseTables) -> Result<(), Failure> {
+async fn create(client: &mut Client, tables: &LeaseTables) -> Result<Str, Failure> {
     let transaction = client.transaction().await?;
     transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&tables.name]).await?;
-    let LeaseTables { nodes, units, .. } = tables;
+    let LeaseTables { state, nodes, units, .. } = tables;
     let make = format!(
         "CREATE TABLE IF NOT EXISTS {nodes} (id bigint PRIMARY KEY, name text NOT NULL, url text NOT NULL, \
          version text NOT NULL, joined timestamptz NOT NULL DEFAULT clock_timestamp(), expires timestamptz NOT NULL, \
          leaving boolean NOT NULL DEFAULT false);\
-         CREATE TABLE IF NOT EXISTS {units} (pipeline text NOT NULL, slot bigint NOT NULL, owner bigint, \
-         wanted_by bigint, PRIMARY KEY (pipeline, slot))"
+         CREATE TABLE IF NOT EXISTS {units} (pipeline text NOT NULL, slot bigint NOT NULL, \
+         shares bigint NOT NULL DEFAULT 1, owner bigint, wanted_by bigint, ending boolean NOT NULL DEFAULT false, \
+         PRIMARY KEY (pipeline, slot))"
     );
     transaction.batch_execute(&make).await?;
-    transaction.commit().await
+    let identify = format!(
+        "INSERT INTO {state} VALUES ('{IDENTITY}', '', '', '', 0, convert_to(gen_random_uuid()::text, 'UTF8')) \
+         ON CONFLICT DO NOTHING"
+    );
+    transaction.execute(&identify, &[]).await?;
+    let identity = format!("SELECT convert_from(value, 'UTF8') FROM {state} WHERE kind = '{IDENTITY}'");
+    let identity = transaction.query_one(&identity, &[]).await?.get::<_, String>(0);
+    transaction.commit().await?;
+    Ok(identity.into())
 }
 
 /// The end of a lease that is renewed now.
@@ -146,16 +171,19 @@ impl LeaseStore for Leases {
         let numbers = |column: &str| row.get::<_, Vec<i64>>(column);
         let marks = |column: &str| row.get::<_, Vec<bool>>(column);
         let loads = numbers("ids").into_iter().zip(numbers("loads")).zip(marks("leaving"));
-        let held = row.get::<_, Vec<String>>("pipelines").into_iter().zip(numbers("slots")).zip(marks("wanted"));
+        let named = row.get::<_, Vec<String>>("pipelines").into_iter().zip(numbers("slots")).zip(numbers("shares"));
+        let held = named.zip(marks("wanted").into_iter().zip(marks("ending")));
         Ok(View {
             history: History(row.get::<_, String>("history").into()),
             nodes: loads
                 .map(|((id, units), is_leaving)| NodeLoad { id: node(id), units: count(units), is_leaving })
                 .collect(),
             held: held
-                .map(|((pipeline, slot), is_wanted)| HeldUnit {
+                .map(|(((pipeline, slot), of), (is_wanted, is_ending))| HeldUnit {
                     unit: Unit { pipeline: pipeline.into(), slot: u32::try_from(slot).unwrap_or(u32::MAX) },
+                    of: u32::try_from(of).unwrap_or(1),
                     is_wanted,
+                    is_ending,
                 })
                 .collect(),
             units: count(row.get("units")),
@@ -170,8 +198,8 @@ impl LeaseStore for Leases {
         self.run(async |client, LeaseTables { nodes, units, .. }| {
             let sql = format!(
                 "UPDATE {units} SET owner = $1, wanted_by = NULL WHERE (pipeline, slot) IN \
-                 (SELECT u.pipeline, u.slot FROM {units} u WHERE {} ORDER BY random() LIMIT $2 FOR UPDATE SKIP LOCKED) \
-                 AND EXISTS (SELECT FROM {nodes} WHERE id = $1 AND expires > clock_timestamp())",
+                 (SELECT u.pipeline, u.slot FROM {units} u WHERE NOT u.ending AND {} ORDER BY random() LIMIT $2 \
+                 FOR UPDATE SKIP LOCKED) AND EXISTS (SELECT FROM {nodes} WHERE id = $1 AND expires > clock_timestamp())",
                 is_free(nodes)
             );
             client.execute(&sql, &[&signed(id), &most]).await
@@ -185,7 +213,7 @@ impl LeaseStore for Leases {
         self.run(async |client, LeaseTables { nodes, units, .. }| {
             let sql = format!(
                 "UPDATE {units} SET wanted_by = $1 WHERE (pipeline, slot) IN \
-                 (SELECT u.pipeline, u.slot FROM {units} u WHERE u.owner = $2 AND (u.wanted_by IS NULL \
+                 (SELECT u.pipeline, u.slot FROM {units} u WHERE u.owner = $2 AND NOT u.ending AND (u.wanted_by IS NULL \
                  OR NOT EXISTS (SELECT FROM {nodes} n WHERE n.id = u.wanted_by)) \
                  ORDER BY random() LIMIT $3 FOR UPDATE SKIP LOCKED)"
             );
@@ -208,6 +236,15 @@ impl LeaseStore for Leases {
         .map(drop)
     }
 
+    async fn end(&self, id: NodeId, unit: &Unit) -> Result<(), LeaseError> {
+        self.run(async |client, LeaseTables { units, .. }| {
+            let sql = format!("DELETE FROM {units} WHERE pipeline = $2 AND slot = $3 AND owner = $1 AND ending");
+            client.execute(&sql, &[&signed(id), &unit.pipeline.as_str(), &i64::from(unit.slot)]).await
+        })
+        .await
+        .map(drop)
+    }
+
     async fn leave(&self, id: NodeId) -> Result<(), LeaseError> {
         self.run(async |client, tables| {
             client.execute(&format!("DELETE FROM {} WHERE id = $1", tables.nodes), &[&signed(id)]).await
@@ -215,6 +252,60 @@ impl LeaseStore for Leases {
         .await
         .map(drop)
     }
+
+    async fn overview(&self, pipeline: Option<&str>) -> Result<Overview, LeaseError> {
+        self.run_in(&self.overviews, async |client, LeaseTables { nodes, units, .. }| {
+            // Both statements see the nodes whose lease lasts; a unit of another one is free.
+            let sql = format!(
+                "SELECT id, name, url, version, leaving, \
+                 (extract(epoch FROM clock_timestamp() - joined) * 1000)::bigint, \
+                 (extract(epoch FROM clock_timestamp() - expires) * 1000)::bigint + {} \
+                 FROM {nodes} WHERE expires > clock_timestamp() ORDER BY name, id",
+                LEASE.as_millis()
+            );
+            let found = client.query(&sql, &[]).await?;
+            let nodes: Vec<NodeState> = found
+                .iter()
+                .map(|row| NodeState {
+                    id: node(row.get(0)),
+                    announced: Announcement {
+                        name: row.get::<_, String>(1).into(),
+                        url: row.get::<_, String>(2).into(),
+                        version: row.get::<_, String>(3).into(),
+                    },
+                    is_leaving: row.get(4),
+                    age: millis(row.get(5)),
+                    silence: millis(row.get(6)),
+                })
+                .collect();
+            let sql = format!(
+                "SELECT pipeline, slot, owner, wanted_by, ending FROM {units} WHERE $1 OR pipeline = $2 \
+                 ORDER BY pipeline, slot"
+            );
+            let known = |id: Option<i64>| id.map(node).filter(|id| nodes.iter().any(|node| node.id == *id));
+            let units = client
+                .query(&sql, &[&pipeline.is_none(), &pipeline.unwrap_or_default()])
+                .await?
+                .iter()
+                .map(|row| UnitPlace {
+                    unit: Unit {
+                        pipeline: row.get::<_, String>(0).into(),
+                        slot: u32::try_from(row.get::<_, i64>(1)).unwrap_or(u32::MAX),
+                    },
+                    node: known(row.get(2)),
+                    wanted_by: known(row.get(3)),
+                    is_ending: row.get(4),
+                })
+                .collect();
+            Ok(Overview { nodes, units })
+        })
+        .await
+    }
+}
+
+/// A duration that the server measured; its clock may have been set back.
+fn millis(measured: i64) -> Duration {
+    Duration::from_millis(u64::try_from(measured).unwrap_or(0))
 }
 
 /// The statement that renews a lease, removes those that are over, and reads what a node needs to decide. Its parts see
@@ -227,8 +318,10 @@ fn renewal(LeaseTables { state, nodes, units, .. }: &LeaseTables) -> String {
              AND expires <= clock_timestamp() FOR UPDATE SKIP LOCKED) RETURNING id), \
          live AS (SELECT id, CASE WHEN id = $1 THEN $2 ELSE leaving END AS leaving FROM {nodes} \
              WHERE expires > clock_timestamp()), \
-         seen AS (SELECT pipeline, slot, o.id AS owner, w.id AS wanted_by FROM {units} u \
-             LEFT JOIN live o ON o.id = u.owner LEFT JOIN live w ON w.id = u.wanted_by), \
+         ended AS (DELETE FROM {units} u WHERE u.ending AND {} RETURNING 1), \
+         seen AS (SELECT pipeline, slot, shares, ending, o.id AS owner, w.id AS wanted_by FROM {units} u \
+             LEFT JOIN live o ON o.id = u.owner LEFT JOIN live w ON w.id = u.wanted_by \
+             WHERE o.id IS NOT NULL OR NOT u.ending), \
          loads AS (SELECT live.id, live.leaving, count(seen.owner) AS load FROM live \
              LEFT JOIN seen ON seen.owner = live.id AND seen.wanted_by IS NULL GROUP BY live.id, live.leaving) \
          SELECT (SELECT count(*) FROM renewed) AS renewed, \
@@ -244,10 +337,16 @@ fn renewal(LeaseTables { state, nodes, units, .. }: &LeaseTables) -> String {
              ARRAY(SELECT leaving FROM loads ORDER BY id) AS leaving, \
              ARRAY(SELECT pipeline FROM seen WHERE owner = $1 ORDER BY pipeline, slot) AS pipelines, \
              ARRAY(SELECT slot FROM seen WHERE owner = $1 ORDER BY pipeline, slot) AS slots, \
-             ARRAY(SELECT wanted_by IS NOT NULL FROM seen WHERE owner = $1 ORDER BY pipeline, slot) AS wanted",
-        end()
+             ARRAY(SELECT shares FROM seen WHERE owner = $1 ORDER BY pipeline, slot) AS shares, \
+             ARRAY(SELECT wanted_by IS NOT NULL FROM seen WHERE owner = $1 ORDER BY pipeline, slot) AS wanted, \
+             ARRAY(SELECT ending FROM seen WHERE owner = $1 ORDER BY pipeline, slot) AS ending",
+        end(),
+        is_free(nodes)
     )
 }
+
+/// Kind of the row in the state table with a text that identifies the store.
+const IDENTITY: &str = "identity";
 
 /// Kind of the row in the state table with the number of the latest change of the configuration.
 pub(super) const REVISION: &str = "revision";

@@ -173,14 +173,24 @@ impl Table {
                     continue;
                 }
                 Write::Status { pipeline, status } => {
-                    let change = |stored: &mut StoredPipeline| stored.status = status.clone();
+                    // Of several runs that share a pipeline, one has failed, and the others are drained for that.
+                    let is_later = |before: &Status| {
+                        self.is_shared.get()
+                            && matches!(before, Status::Degraded { .. } | Status::Invalid)
+                            && matches!(status, Status::Stopped { reason: StopReason::System })
+                    };
+                    let change = |stored: &mut StoredPipeline| {
+                        if !is_later(&stored.status) {
+                            stored.status = status.clone();
+                        }
+                    };
                     self.change_pipeline(transaction, pipeline, change).await?
                 }
                 Write::Provision(provision) => {
                     let found = |stored| compare::provision(stored, provision);
                     self.bring_in_line(transaction, found).await?
                 }
-                Write::Import { provision, set } => self.import(transaction, provision, set).await?,
+                Write::Import { provision, set, shares } => self.import(transaction, provision, set, shares).await?,
                 Write::Replace { pipeline, at } => {
                     let found = |stored: BTreeMap<Str, StoredPipeline>| {
                         compare::replace(stored.get(&pipeline.id), pipeline, *at)
@@ -202,17 +212,25 @@ impl Table {
                         .await?
                         .map(|_| WriteResult::Nothing)
                 }
-                Write::Want { pipeline, wanted: false, by } => {
-                    self.unwant(transaction, pipeline, *by).await?;
-                    Ok(WriteResult::Nothing)
-                }
-                Write::Want { pipeline, wanted: true, .. } => match self.want(transaction, pipeline, true).await? {
+                Write::Want { pipeline, shares } => match self.want(transaction, pipeline, *shares).await? {
                     true => {
                         let waits = Status::Stopped { reason: StopReason::System };
-                        self.change_pipeline(transaction, pipeline, |stored| stored.status = waits).await?
+                        let changed = self.change_pipeline(transaction, pipeline, |stored| stored.status = waits).await?;
+                        changed.map(|_| WriteResult::Units(u64::from(*shares)))
                     }
-                    false => Ok(WriteResult::Nothing),
+                    false => Ok(WriteResult::Units(0)),
                 },
+                Write::Reshape { pipeline, shares } => {
+                    let changed = self.reshape(transaction, pipeline, *shares).await?;
+                    Ok(WriteResult::Units(u64::from(changed)))
+                }
+                Write::End { pipeline } => {
+                    let had = self.end_units(transaction, pipeline).await?;
+                    Ok(WriteResult::Units(u64::from(had)))
+                }
+                Write::Unwant { pipeline, by, all } => {
+                    Ok(WriteResult::Units(self.unwant(transaction, pipeline, *by, *all).await?))
+                }
                 Write::Keep { space, entries } => {
                     self.keep(transaction, space, entries).await?;
                     Ok(WriteResult::Nothing)

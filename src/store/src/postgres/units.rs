@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_cluster::NodeId;
-use anabranch_plugin::state::{Epoch, Receipt, StoreError, Unit};
+use anabranch_plugin::state::{Epoch, Receipt, Slots, StoreError, Unit};
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
 
@@ -46,36 +46,122 @@ impl Table {
         Ok(Ok(Epoch { unit: unit.clone(), number: number(row.get(0)) }))
     }
 
-    /// Sets whether the nodes of a cluster are to run a pipeline. A unit that is not wanted any more must not run. Returns
-    /// `true` if that changes something.
+    /// Has the nodes of a cluster run a pipeline, in this number of units. Returns `false` if they do already.
+    ///
+    /// If the pipeline had another number of units, its marks are moved to the units of their lanes. Earlier runs are fenced.
     pub(super) async fn want(
         &self,
         transaction: &Transaction<'_>,
         pipeline: &Str,
-        wanted: bool,
+        shares: u32,
     ) -> Result<bool, Error> {
-        let sql = match wanted {
-            true => format!("INSERT INTO {} (pipeline, slot) VALUES ($1, 0) ON CONFLICT DO NOTHING", self.units),
-            false => format!("DELETE FROM {} WHERE pipeline = $1", self.units),
-        };
+        let sql = format!(
+            "INSERT INTO {0} (pipeline, slot, shares) SELECT $1, slot, $2 FROM generate_series(0, $2 - 1) slot \
+             WHERE NOT EXISTS (SELECT FROM {0} WHERE pipeline = $1) ON CONFLICT DO NOTHING",
+            self.units
+        );
+        let shares_number = i64::from(shares);
+        if transaction.execute(&sql, &[&pipeline.as_str(), &shares_number]).await? == 0 {
+            return Ok(false);
+        }
+        self.distribute(transaction, pipeline, Slots::none(shares)).await?;
+        // Runs that hang may have had other units.
+        let sql = format!(
+            "UPDATE {} SET number = greatest(number + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) \
+             WHERE kind = '{EPOCH}' AND pipeline = $1",
+            self.state
+        );
+        transaction.execute(&sql, &[&pipeline.as_str()]).await?;
+        Ok(true)
+    }
+
+    /// Has the nodes run a pipeline in another number of units, if they run it. Nodes that run it lose their units.
+    pub(super) async fn reshape(
+        &self,
+        transaction: &Transaction<'_>,
+        pipeline: &Str,
+        shares: u32,
+    ) -> Result<bool, Error> {
+        let sql = format!("DELETE FROM {} WHERE pipeline = $1 AND shares <> $2 AND NOT ending", self.units);
+        let is_other = transaction.execute(&sql, &[&pipeline.as_str(), &i64::from(shares)]).await? > 0;
+        if is_other { self.want(transaction, pipeline, shares).await } else { Ok(false) }
+    }
+
+    /// Moves the marks and receipts of a pipeline to the slots of their lanes. Returns `true` if one had another slot.
+    async fn distribute(&self, transaction: &Transaction<'_>, pipeline: &Str, slots: Slots) -> Result<bool, Error> {
+        let sql = format!(
+            "SELECT kind, connector, partition, slot FROM {} WHERE kind IN ('{MARK}', '{RECEIPT}') AND pipeline = $1 \
+             FOR UPDATE",
+            self.state
+        );
+        let rows = transaction.query(&sql, &[&pipeline.as_str()]).await?;
+        let mut moved: (Vec<String>, Vec<String>, Vec<String>, Vec<i64>, Vec<i64>) = Default::default();
+        for row in &rows {
+            let (kind, connector, partition): (String, String, String) = (row.get(0), row.get(1), row.get(2));
+            let of_lane = match kind == RECEIPT {
+                true => receipt_lane(&partition).map(|lane| lane.partition),
+                false => Some(Partition(partition.as_str().into())),
+            };
+            let (before, Some(of_lane)) = (row.get::<_, i64>(3), of_lane) else { continue };
+            let after = i64::from(slots.slot_of(&of_lane));
+            if after != before {
+                moved.0.push(kind);
+                moved.1.push(connector);
+                moved.2.push(partition);
+                moved.3.push(before);
+                moved.4.push(after);
+            }
+        }
+        if moved.0.is_empty() {
+            return Ok(false);
+        }
+        // A lane that has marks in several slots, because it changed its slot, keeps one of them: rows of the others would
+        // have the same key. The later one counts.
+        let sql = format!(
+            "WITH moved AS (SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[]) \
+                 AS m (kind, connector, partition, before, after)), \
+             taken AS (DELETE FROM {0} t USING moved m WHERE t.pipeline = $1 AND t.kind = m.kind \
+                 AND t.connector = m.connector AND t.partition = m.partition AND t.slot = m.before \
+                 RETURNING t.kind, t.connector, t.partition, t.number, t.value, m.after) \
+             INSERT INTO {0} AS t SELECT DISTINCT ON (kind, connector, partition) kind, $1, connector, partition, number, \
+                 value, after FROM taken ORDER BY kind, connector, partition, substring(value FOR 16) DESC \
+             ON CONFLICT ({KEY}) DO UPDATE SET value = EXCLUDED.value \
+                 WHERE substring(EXCLUDED.value FOR 16) > substring(t.value FOR 16)",
+            self.state
+        );
+        let (kinds, connectors, partitions, before, after) = moved;
+        transaction
+            .execute(&sql, &[&pipeline.as_str(), &kinds, &connectors, &partitions, &before, &after])
+            .await?;
+        Ok(true)
+    }
+
+    /// Has the nodes of a cluster stop a pipeline: they deliver what they have read, and remove their units. Units that no
+    /// node has are removed at once. Returns `true` if a node has some.
+    pub(super) async fn end_units(&self, transaction: &Transaction<'_>, pipeline: &Str) -> Result<bool, Error> {
+        let sql = format!("DELETE FROM {} u WHERE u.pipeline = $1 AND {}", self.units, is_free(&self.nodes));
+        transaction.execute(&sql, &[&pipeline.as_str()]).await?;
+        let sql = format!("UPDATE {} SET ending = true WHERE pipeline = $1", self.units);
         Ok(transaction.execute(&sql, &[&pipeline.as_str()]).await? > 0)
     }
 
-    /// Has no node run a pipeline whose run has ended on this node, unless another node has it meanwhile.
+    /// Removes the units of a pipeline that this node has, because their run has ended. With `all`, the other nodes stop
+    /// theirs. Returns the number of units that are left.
     pub(super) async fn unwant(
         &self,
         transaction: &Transaction<'_>,
         pipeline: &Str,
         by: Option<NodeId>,
-    ) -> Result<(), Error> {
-        let sql = format!(
-            "DELETE FROM {} u WHERE u.pipeline = $1 AND (u.owner = $2 OR {})",
-            self.units,
-            is_free(&self.nodes)
-        );
+        all: bool,
+    ) -> Result<u64, Error> {
+        let sql = format!("DELETE FROM {} WHERE pipeline = $1 AND owner = $2", self.units);
         let by = by.map_or(0, |by| by.0.cast_signed());
         transaction.execute(&sql, &[&pipeline.as_str(), &by]).await?;
-        Ok(())
+        if all {
+            self.end_units(transaction, pipeline).await?;
+        }
+        let sql = format!("SELECT count(*) FROM {} WHERE pipeline = $1", self.units);
+        Ok(number(transaction.query_one(&sql, &[&pipeline.as_str()]).await?.get(0)))
     }
 
     /// Returns the slots of a pipeline that were ever claimed.
@@ -228,10 +314,15 @@ fn lane_text(lane: &LaneId) -> Str {
     serde_json::json!([lane.connector.as_str(), lane.partition.0.as_str()]).to_string().into()
 }
 
+/// Decodes what [`lane_text`] encodes.
+fn receipt_lane(text: &str) -> Option<LaneId> {
+    let (connector, partition): (String, String) = serde_json::from_str(text).ok()?;
+    Some(LaneId { connector: connector.into(), partition: Partition(partition.into()) })
+}
+
 fn receipt(destination: &str, lane: &str, value: &[u8]) -> Result<Receipt, StoreError> {
     let damaged = || StoreError::Damaged(format!("a receipt of {destination} cannot be decoded"));
-    let (connector, partition): (String, String) = serde_json::from_str(lane).map_err(|_| damaged())?;
-    let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
+    let lane = receipt_lane(lane).ok_or_else(damaged)?;
     Ok(Receipt { destination: destination.into(), lane, mark: decode(value).ok_or_else(damaged)? })
 }
 

@@ -1,5 +1,6 @@
 //! The store of a cluster, which several nodes share.
 
+use std::collections::BTreeMap;
 #[cfg(feature = "postgres")]
 use std::sync::{Arc, mpsc::sync_channel};
 
@@ -37,20 +38,20 @@ impl Store {
         let database = database.clone();
         let live = move || {
             runtime.block_on(async {
-                let leases = match Leases::open(&database).await {
-                    Ok(leases) => leases,
+                let (leases, identity) = match Leases::open(&database).await {
+                    Ok(opened) => opened,
                     Err(error) => return drop(opened.send(Err(error))),
                 };
                 let (member, membership) = Member::new(Arc::new(leases), announced);
-                let _ = opened.send(Ok(membership));
+                let _ = opened.send(Ok((membership, identity)));
                 member.live().await;
             });
         };
         // A thread of its own: the lease must be renewed however busy the pipelines are.
         std::thread::Builder::new().name("cluster-member".to_owned()).spawn(live).map_err(PostgresError::System)?;
         let gone = |_| PostgresError::System(std::io::Error::other("its thread has ended"));
-        let membership = is_open.recv().map_err(gone)??;
-        Ok(Store { membership: Some(membership), ..store })
+        let (membership, identity) = is_open.recv().map_err(gone)??;
+        Ok(Store { membership: Some(membership), identity: Some(identity), ..store })
     }
 
     /// Fails: this build does not support PostgreSQL.
@@ -74,27 +75,66 @@ impl Store {
     }
 
     /// Imports the configuration that files declare, unless a later set of files was imported: see [`Import`]. Statuses
-    /// stay.
+    /// stay. `shares` has the numbers of units of pipelines that have more than one.
     ///
     /// # Errors
     /// The store cannot be written; nothing was changed.
-    pub async fn import(&self, provision: Provision) -> Result<Import, StoreError> {
+    pub async fn import(&self, provision: Provision, shares: BTreeMap<Str, u32>) -> Result<Import, StoreError> {
         let set = identity(&provision)?;
-        match self.write(Write::Import { provision, set }).await? {
+        match self.write(Write::Import { provision, set, shares }).await? {
             WriteResult::Imported(import) => Ok(import),
             other => Err(contradiction(&other)),
         }
     }
 
-    /// Has a node of the cluster run a pipeline, or has no node run a pipeline whose run on this node has ended. Nothing
-    /// if the store is not shared, or if another node has the pipeline.
+    /// Has the nodes of the cluster run a pipeline, in this number of units. Returns `false` if they do already, or if the
+    /// store is not shared.
     ///
     /// # Errors
     /// The store cannot be written.
-    pub async fn want(&self, pipeline: &Str, wanted: bool) -> Result<(), StoreError> {
-        let Some(membership) = &self.membership else { return Ok(()) };
-        let by = membership.standing().borrow().id;
-        self.write(Write::Want { pipeline: pipeline.clone(), wanted, by }).await.map(drop)
+    pub async fn want(&self, pipeline: &Str, shares: u32) -> Result<bool, StoreError> {
+        Ok(self.units(Write::Want { pipeline: pipeline.clone(), shares }).await? > 0)
+    }
+
+    /// Has the nodes of the cluster run a pipeline in another number of units, if they run it. Its runs end without draining.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn reshape(&self, pipeline: &Str, shares: u32) -> Result<(), StoreError> {
+        self.units(Write::Reshape { pipeline: pipeline.clone(), shares }).await.map(drop)
+    }
+
+    /// Returns a text that identifies this store, if several processes share it.
+    pub fn identity(&self) -> Option<&Str> {
+        self.identity.as_ref()
+    }
+
+    /// Has all nodes of the cluster stop a pipeline: they deliver what they have read. Returns `false` if none runs it.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn end(&self, pipeline: &Str) -> Result<bool, StoreError> {
+        Ok(self.units(Write::End { pipeline: pipeline.clone() }).await? > 0)
+    }
+
+    /// Removes the units that this node has of a pipeline, because its run has ended. With `all`, the other nodes stop
+    /// theirs. Returns the number of units that other nodes have or may take.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn unwant(&self, pipeline: &Str, all: bool) -> Result<u64, StoreError> {
+        let by = self.membership.as_ref().and_then(|membership| membership.standing().borrow().id);
+        self.units(Write::Unwant { pipeline: pipeline.clone(), by, all }).await
+    }
+
+    async fn units(&self, write: Write) -> Result<u64, StoreError> {
+        if self.membership.is_none() {
+            return Ok(0);
+        }
+        match self.write(write).await? {
+            WriteResult::Units(count) => Ok(count),
+            other => Err(contradiction(&other)),
+        }
     }
 }
 

@@ -36,6 +36,7 @@ impl Store {
             evictions: Evictions::default(),
             holding,
             membership: None,
+            identity: None,
             #[cfg(feature = "postgres")]
             ownership: None,
         }

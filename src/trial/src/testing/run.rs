@@ -179,7 +179,7 @@ async fn lives(
         letters: None,
         schemas: Arc::new(MemoryRegistry::new()),
         network,
-        has_rivals: false,
+        shared: None,
     };
     let mask: Arc<[Str]> = input.compiled.secrets.clone().into();
     let mut recovery = Recovery::new(input.recovery);

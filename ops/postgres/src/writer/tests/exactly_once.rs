@@ -70,7 +70,7 @@ async fn a_run_with_rivals_writes_nothing_after_a_later_one_has_opened() {
     db.query("CREATE TABLE t (id int PRIMARY KEY, v int)");
     let versions = |v: usize| [create(r#"{"id":1}"#, &format!(r#"{{"id":1,"v":{v}}}"#))];
     let settings = [("table", "t"), ("marks.schema", "state")];
-    let has_rivals = Host { has_rivals: true, ..host() };
+    let has_rivals = Host { shared: Some("store".into()), ..host() };
     let mut old = configure(&db.url(), &settings).unwrap().open(&has_rivals).await.unwrap();
     old.write(Write::new(&versions(1))).await.unwrap();
     old.write(Write::new(&versions(2))).await.unwrap();

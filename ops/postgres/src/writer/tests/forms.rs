@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anabranch_plugin::state::Slots;
 use anabranch_record::fault::FaultClass;
 use anabranch_record::mark::Partition;
 
@@ -13,6 +14,11 @@ const FIRST: &str = include_str!("../../../fixtures/marks-1.sql");
 fn mark(connector: &str, seq: u64, position: &[u8]) -> (LaneId, Mark) {
     let lane = LaneId { connector: connector.into(), partition: Partition::ONLY };
     (lane, Mark { generation: 1, seq, position: Position::copy_from(position) })
+}
+
+fn part(connector: &str, partition: &str, seq: u64) -> (LaneId, Mark) {
+    let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
+    (lane, Mark { generation: 1, seq, position: Position::copy_from(seq.to_string().as_bytes()) })
 }
 
 fn known() -> Vec<(LaneId, Mark)> {
@@ -100,30 +106,70 @@ async fn units_of_a_pipeline_fence_only_themselves() {
         db.query(&format!("{tables}; CREATE TABLE t (n int)"));
         let url = db.url();
         let open = async |slot: u32| {
-            let host = Host { pipeline: "orders".into(), slot, ..host() };
+            let host = Host { pipeline: "orders".into(), slots: Slots::none(2).with(slot), ..host() };
             configure(&url, &[("table", "t"), ("exactlyOnce", "true")]).unwrap().open(&host).await.unwrap()
         };
         let row =
             |n: u64| [create("{}", &format!(r#"{{"n":{n}}}"#)).with_position(Position::copy_from(&n.to_be_bytes()))];
         let (mut one, mut zombie) = (open(0).await, open(1).await);
-        let (mine, yours) = (mark("a", 1, b"1"), mark("b", 1, b"1"));
+        // Of two slots, these are the first partition and the second.
+        let (mine, yours) = (part("a", "1", 1), part("b", "0", 1));
         all_good(&outcomes(&one.write(Write::new(&row(1)).marks(&[mine])).await.unwrap(), 1));
         all_good(&outcomes(&zombie.write(Write::new(&row(2)).marks(std::slice::from_ref(&yours))).await.unwrap(), 1));
         let mut two = open(1).await;
-        assert_eq!(marks_of(&mut two).await, [yours]);
-        let fault = zombie.write(Write::new(&row(3)).marks(&[mark("b", 2, b"2")])).await.unwrap_err();
+        let mut marks = marks_of(&mut two).await;
+        // Those of the first form are those of a lane of the second slot.
+        marks.retain(|(lane, _)| *lane.connector == *"b");
+        assert_eq!(marks, [yours]);
+        let fault = zombie.write(Write::new(&row(3)).marks(&[part("b", "0", 2)])).await.unwrap_err();
         assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "fenced"), "{fault}");
-        assert!(fault.message().contains("orders (slot 1)"), "{fault}");
-        all_good(&outcomes(&one.write(Write::new(&row(4)).marks(&[mark("a", 2, b"2")])).await.unwrap(), 1));
-        all_good(&outcomes(&two.write(Write::new(&row(5)).marks(&[mark("b", 3, b"3")])).await.unwrap(), 1));
+        assert!(fault.message().contains("pipeline orders"), "{fault}");
+        all_good(&outcomes(&one.write(Write::new(&row(4)).marks(&[part("a", "1", 2)])).await.unwrap(), 1));
+        all_good(&outcomes(&two.write(Write::new(&row(5)).marks(&[part("b", "0", 3)])).await.unwrap(), 1));
         assert_eq!(db.query("SELECT n FROM t ORDER BY n"), ["1", "2", "4", "5"]);
         let marks = "SELECT slot, connector, seq FROM anabranch_marks WHERE connector IN ('a', 'b') ORDER BY slot";
         assert_eq!(db.query(marks), ["0|a|2", "1|b|3"]);
         // One unit waits for the end of its own transactions only.
         let held = db.hold("SELECT FROM anabranch_writers WHERE slot = 1 FOR UPDATE");
-        all_good(&outcomes(&one.write(Write::new(&row(6)).marks(&[mark("a", 3, b"3")])).await.unwrap(), 1));
+        all_good(&outcomes(&one.write(Write::new(&row(6)).marks(&[part("a", "1", 3)])).await.unwrap(), 1));
         drop(held);
     }
+}
+
+/// The number of slots changes: marks move to the slots of their lanes, and earlier runs write nothing.
+#[tokio::test]
+async fn another_number_of_slots_keeps_every_mark() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (n int)");
+    let url = db.url();
+    let open = async |slots: Slots| {
+        let host = Host { pipeline: "orders".into(), slots, ..host() };
+        configure(&url, &[("table", "t"), ("exactlyOnce", "true")]).unwrap().open(&host).await.unwrap()
+    };
+    let row = [create("{}", r#"{"n":1}"#).with_position(Position::copy_from(b"1"))];
+    let all: Vec<_> = (0..8).map(|number: u64| part("in", &number.to_string(), number + 1)).collect();
+    let mut whole = open(Slots::WHOLE).await;
+    all_good(&outcomes(&whole.write(Write::new(&row).marks(&all)).await.unwrap(), 1));
+    let halves = [[0, 2], [1, 3]].map(|slots| slots.into_iter().fold(Slots::none(4), Slots::with));
+    let mut first = open(halves[0]).await;
+    // The earlier run has the first slot too, but the second half is not its own any more either.
+    let fault = whole.write(Write::new(&row).marks(&all[..1])).await.unwrap_err();
+    assert_eq!(fault.code().name(), "fenced");
+    let mut second = open(halves[1]).await;
+    let (one, other) = (marks_of(&mut first).await, marks_of(&mut second).await);
+    assert_eq!((one.len(), other.len()), (4, 4));
+    let mut both = [one.clone(), other].concat();
+    both.sort_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(both, all);
+    all_good(&outcomes(&first.write(Write::new(&row).marks(&[part("in", &one[0].0.partition.0, 90)])).await.unwrap(), 1));
+    let mut whole = open(Slots::WHOLE).await;
+    assert_eq!(marks_of(&mut whole).await.len(), 8);
+    // The rows of the slots that the pipeline does not have any more are gone.
+    for (half, code) in [(&mut first, "fenced"), (&mut second, "marks_moved")] {
+        let fault = half.write(Write::new(&row).marks(&[])).await.unwrap_err();
+        assert_eq!(fault.code().name(), code, "{fault}");
+    }
+    assert_eq!(db.query("SELECT DISTINCT slot FROM anabranch_marks"), ["0"]);
 }
 
 /// The tables are upgraded under a run of the earlier version, or such a run begins later.

@@ -20,7 +20,7 @@ fn named(name: &'static str) -> Announcement {
 /// The store and its leases, and pipelines `p0`, `p1`, … that are to run.
 async fn cluster(database: &Database, pipelines: usize) -> (Store, Leases) {
     let store = open(database.url(), "kv").unwrap();
-    let leases = Leases::open(&settings(database)).await.unwrap();
+    let (leases, _) = Leases::open(&settings(database)).await.unwrap();
     for number in 0..pipelines {
         database.query(&format!("INSERT INTO kv_unit (pipeline, slot) VALUES ('p{number}', 0)"));
     }
@@ -83,7 +83,7 @@ async fn a_unit_belongs_to_one_node_and_is_free_when_its_lease_is_over() {
 async fn no_unit_is_taken_from_a_node_that_could_renew() {
     let Some(database) = Database::create() else { return };
     let (_store, first) = cluster(&database, 1).await;
-    let second = Leases::open(&settings(&database)).await.unwrap();
+    let (second, _) = Leases::open(&settings(&database)).await.unwrap();
     for _ in 0..60 {
         let (a, b) = (first.join(&named("a")).await.unwrap(), second.join(&named("b")).await.unwrap());
         first.take(a, 1).await.unwrap();

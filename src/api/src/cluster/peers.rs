@@ -1,0 +1,305 @@
+//! The other nodes of the cluster, and connections to them.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_cluster::{Membership, NodeId, NodeState};
+use anabranch_ops_tls::Trust;
+use anabranch_record::text::Str;
+use anabranch_service::listener::Served;
+use anabranch_settings::Credential;
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::header::{AUTHORIZATION, CONNECTION, HOST, ORIGIN, UPGRADE};
+use axum::http::uri::PathAndQuery;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::{ANSWERED, FORWARDED};
+use crate::access::Access;
+use crate::codes;
+use crate::error::{ApiError, Kind};
+use crate::sessions::Sessions;
+
+/// Time limit of a connection to another node: a node that does not answer has no lease soon.
+const CONNECT: Duration = Duration::from_secs(2);
+/// Time limit for the numbers of another node.
+const NUMBERS: Duration = Duration::from_secs(3);
+/// Time between two looks whether a node that answers late still has a lease.
+const LOOK: Duration = Duration::from_secs(1);
+/// Maximum size of an answer with numbers, in bytes.
+const BODY: usize = 64 << 20;
+
+/// The other nodes of the cluster.
+pub(crate) struct Peers {
+    membership: Membership,
+    /// Name of this node.
+    name: Str,
+    token: Option<Credential>,
+    access: Arc<Access>,
+    /// Without it, no connection with TLS is opened.
+    tls: Option<TlsConnector>,
+}
+
+/// Another node, whose address is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// Its name.
+    pub(crate) name: Str,
+    id: NodeId,
+    host: String,
+    port: u16,
+    is_secure: bool,
+}
+
+/// A connection to another node.
+pub(crate) type Connection = Box<dyn Stream>;
+
+/// A stream of bytes in both directions.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// Why another node does not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("node {node}, which runs the pipeline, does not answer: {why}")]
+pub(crate) struct PeerError {
+    node: Str,
+    why: String,
+}
+
+impl axum::response::IntoResponse for PeerError {
+    fn into_response(self) -> Response {
+        ApiError::new(Kind::Unavailable, codes::CLUSTER_NODE_UNREACHABLE, self.to_string()).into_response()
+    }
+}
+
+impl Peers {
+    /// Creates the view of a node on the others; `None` if the service runs alone. Reads the certificates of the
+    /// authorities, which blocks.
+    pub(crate) fn of(served: &Served, access: &Arc<Access>, authorities: Option<PathBuf>) -> Option<Peers> {
+        let (membership, settings) = (served.store.membership()?.clone(), served.cluster.as_ref()?);
+        let trust = match authorities {
+            Some(file) => Trust::ChainAndName.with_roots(file),
+            None => Trust::ChainAndName,
+        };
+        let tls = match trust.client(None) {
+            Ok(config) => Some(TlsConnector::from(Arc::new(config))),
+            Err(error) => {
+                tracing::warn!("this node reaches no other node over TLS: {error}");
+                None
+            }
+        };
+        let name = membership.name().clone();
+        Some(Peers { membership, name, token: settings.token.clone(), access: access.clone(), tls })
+    }
+
+    /// Returns the membership of this node.
+    pub(crate) fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// Returns the other nodes that have units of a pipeline and whose address is known.
+    pub(crate) async fn owners(&self, pipeline: &str) -> Vec<Peer> {
+        let Ok(overview) = self.membership.overview(Some(pipeline)).await else { return Vec::new() };
+        let here = self.membership.standing().borrow().id;
+        overview.owners(pipeline).filter(|node| Some(node.id) != here).filter_map(Peer::of).collect()
+    }
+
+    /// Returns the name of this node.
+    pub(crate) fn name(&self) -> &Str {
+        &self.name
+    }
+
+    /// Returns all other nodes whose address is known.
+    pub(crate) async fn others(&self) -> Vec<Peer> {
+        let here = self.membership.standing().borrow().id;
+        // An empty part of an overview: only the nodes matter here.
+        let Ok(overview) = self.membership.overview(Some("")).await else { return Vec::new() };
+        overview.nodes.iter().filter(|node| Some(node.id) != here).filter_map(Peer::of).collect()
+    }
+
+    /// Connects to another node.
+    ///
+    /// # Errors
+    /// The node does not accept the connection, or its certificate is refused.
+    pub(crate) async fn connect(&self, peer: &Peer) -> Result<Connection, PeerError> {
+        let failed = |why: String| PeerError { node: peer.name.clone(), why };
+        let connected = async {
+            let system = |error: io::Error| failed(anabranch_process::files::system(&error).to_string());
+            let stream = TcpStream::connect((peer.host.as_str(), peer.port)).await.map_err(system)?;
+            if !peer.is_secure {
+                return Ok(Box::new(stream) as Connection);
+            }
+            let tls = self.tls.as_ref().ok_or_else(|| failed("this node has no root certificates".to_owned()))?;
+            let name = ServerName::try_from(peer.host.clone()).map_err(|error| failed(error.to_string()))?;
+            let secured = tls.connect(name, stream).await;
+            secured.map(|stream| Box::new(stream) as Connection).map_err(|error| failed(anabranch_ops_tls::said(&error)))
+        };
+        timeout(CONNECT, connected)
+            .await
+            .unwrap_or_else(|_| Err(failed(format!("no connection within {} s", CONNECT.as_secs()))))
+    }
+
+    /// Sends a request to another node and returns its answer. A websocket stays open until one of its ends closes, or
+    /// the service ends.
+    pub(crate) async fn pass(
+        &self,
+        peer: &Peer,
+        connection: Connection,
+        mut request: Request,
+        sessions: &Sessions,
+    ) -> Response {
+        let failed = |why: String| PeerError { node: peer.name.clone(), why }.into_response();
+        let is_upgrade = request.headers().contains_key(UPGRADE);
+        let mut permit = None;
+        if is_upgrade {
+            match sessions.enter() {
+                Ok(entered) => permit = Some(entered),
+                Err(refused) => return refused.into_response(),
+            }
+        }
+        let ours = hyper::upgrade::on(&mut request);
+        let (mut head, body) = request.into_parts();
+        head.uri = target(&head.uri);
+        // Checked here already. The other node would compare it with its own host.
+        head.headers.remove(ORIGIN);
+        head.headers.remove(AUTHORIZATION);
+        if !is_upgrade {
+            head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        self.sign(peer, &mut head.headers);
+        let (mut sender, driver) = match http1::handshake(TokioIo::new(connection)).await {
+            Ok(pair) => pair,
+            Err(error) => return failed(error.to_string()),
+        };
+        // It transfers the body of the answer, which this function does not wait for.
+        #[expect(clippy::disallowed_methods, reason = "it ends with the connection")]
+        tokio::spawn(async move {
+            let _ = driver.with_upgrades().await;
+        });
+        let mut answer = tokio::select! {
+            answer = sender.send_request(Request::from_parts(head, body)) => match answer {
+                Ok(answer) => answer,
+                Err(error) => return failed(error.to_string()),
+            },
+            () = self.gone(peer) => return failed("its lease has ended".to_owned()),
+        };
+        if let (StatusCode::SWITCHING_PROTOCOLS, Some(mut permit)) = (answer.status(), permit) {
+            let theirs = hyper::upgrade::on(&mut answer);
+            #[expect(clippy::disallowed_methods, reason = "the permit ends it with the service")]
+            tokio::spawn(async move {
+                let (Ok(ours), Ok(theirs)) = tokio::join!(ours, theirs) else { return };
+                let (mut ours, mut theirs) = (TokioIo::new(ours), TokioIo::new(theirs));
+                tokio::select! {
+                    _ = copy_bidirectional(&mut ours, &mut theirs) => {}
+                    () = permit.closing() => {}
+                }
+            });
+        }
+        let mut answer = answer.map(Body::new);
+        if !is_upgrade {
+            // It concerns the connection to the other node.
+            answer.headers_mut().remove(CONNECTION);
+        }
+        if let Ok(name) = HeaderValue::from_str(&peer.name) {
+            answer.headers_mut().insert(ANSWERED, name);
+        }
+        answer
+    }
+
+    /// Waits until a node has no lease any more.
+    async fn gone(&self, peer: &Peer) {
+        loop {
+            sleep(LOOK).await;
+            let known = self.membership.overview(Some("")).await;
+            if known.is_ok_and(|overview| overview.node(peer.id).is_none()) {
+                return;
+            }
+        }
+    }
+
+    /// Gets JSON from another node; `None` if it does not answer in time.
+    pub(crate) async fn get(&self, peer: &Peer, path: &str) -> Option<Value> {
+        let asked = async {
+            let stream = self.connect(peer).await.ok()?;
+            let mut request = Request::builder().uri(path).body(Body::empty()).ok()?;
+            request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            self.sign(peer, request.headers_mut());
+            let (mut sender, driver) = http1::handshake(TokioIo::new(stream)).await.ok()?;
+            let answered = async move {
+                let answer = sender.send_request(request).await.ok()?;
+                let is_good = answer.status().is_success();
+                let bytes = to_bytes(Body::new(answer.into_body()), BODY).await.ok()?;
+                is_good.then(|| serde_json::from_slice(&bytes).ok()).flatten()
+            };
+            // The connection transfers the bytes; its errors also show in the answer.
+            tokio::join!(answered, driver).0
+        };
+        timeout(NUMBERS, asked).await.ok().flatten()
+    }
+
+    /// Adds what a forwarded request needs.
+    fn sign(&self, peer: &Peer, headers: &mut HeaderMap) {
+        let token = self.token.as_ref().map(|token| token.at_start().into()).or_else(|| self.access.token());
+        let bearer = token.and_then(|token: Str| HeaderValue::try_from(format!("Bearer {token}")).ok());
+        if let Some(mut bearer) = bearer {
+            bearer.set_sensitive(true);
+            headers.insert(AUTHORIZATION, bearer);
+        }
+        let by = HeaderValue::from_str(&self.name).unwrap_or(HeaderValue::from_static("another node"));
+        headers.insert(FORWARDED, by);
+        if let Ok(host) = HeaderValue::try_from(peer.authority()) {
+            headers.insert(HOST, host);
+        }
+    }
+}
+
+impl Peer {
+    /// Returns the peer that a node has announced; `None` without a usable address.
+    fn of(node: &NodeState) -> Option<Peer> {
+        let url: Uri = node.announced.url.parse().ok()?;
+        let is_secure = url.scheme_str() == Some("https");
+        let host = url.host()?.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let port = url.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+        Some(Peer { name: node.announced.name.clone(), id: node.id, host, port, is_secure })
+    }
+
+    fn authority(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// Returns the target of a request without scheme and authority, and without a token in the query.
+fn target(uri: &Uri) -> Uri {
+    let query = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("token="));
+    let query = query.collect::<Vec<_>>().join("&");
+    let text = if query.is_empty() { uri.path().to_owned() } else { format!("{}?{query}", uri.path()) };
+    PathAndQuery::try_from(text).map_or_else(|_| uri.clone(), Uri::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_in_an_address_is_not_forwarded() {
+        let uri = |text: &'static str| target(&Uri::from_static(text)).to_string();
+        assert_eq!(uri("http://n:1/v1/pipelines/p/inspect?token=secret&at=in"), "/v1/pipelines/p/inspect?at=in");
+        assert_eq!(uri("/v1/pipelines/p?token=secret"), "/v1/pipelines/p");
+        assert_eq!(uri("/v1/pipelines/a%2Fb?a=1&b=2"), "/v1/pipelines/a%2Fb?a=1&b=2");
+    }
+}

@@ -1,0 +1,149 @@
+//! Pipelines whose partitions spread over nodes.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::{Node, counts, each_has, places, wait_for};
+use crate::api::{ask, end, get};
+use crate::servers::postgres::Database;
+
+/// Numbered records of 16 partitions to a table.
+fn generated(id: &str, rows: usize, settings: &str) -> String {
+    format!(
+        r#"  - id: {id}
+    connectors:
+      - id: in
+        type: source
+        plugin: generator
+        settings:
+          partitions: "16"
+          recordCount: "{rows}"
+          rate: "3000"
+          seed: "1"
+          format.type: structured
+          format.options.v: int
+      - id: out
+        type: destination
+        plugin: postgres
+        settings: {{ url: "${{DATABASE}}", table: {id}, {settings} }}
+    processors:
+      - {{ id: number, plugin: field.set, settings: {{ field: .Payload.After.id, value: '{{{{ printf "%s" .Position }}}}' }} }}
+      - {{ id: bare, plugin: field.exclude, settings: {{ fields: .Key }} }}
+"#
+    )
+}
+
+/// Numbers of slots of a pipeline, by the nodes that have them.
+fn shares(database: &Database, pipeline: &str) -> Vec<String> {
+    if places(database).is_empty() {
+        return Vec::new();
+    }
+    database.query(&format!(
+        "SELECT n.name || ':' || count(*) FROM anabranch_kv_store_unit u JOIN anabranch_kv_store_node n ON n.id = u.owner \
+         WHERE u.pipeline = '{pipeline}' GROUP BY n.name ORDER BY n.name"
+    ))
+}
+
+#[test]
+fn the_partitions_of_a_pipeline_spread_and_nothing_is_lost_or_doubled() {
+    const ROWS: usize = 60_000;
+    let Some(database) = Database::create() else { return };
+    database.query("CREATE TABLE p (id text, v bigint)");
+    let pipelines = generated("p", ROWS, "exactlyOnce: \"true\"");
+    let mut nodes = ["a", "b", "c"].map(|name| Node::new(name, &database, &pipelines));
+    let spread = || {
+        let shares = shares(&database, "p");
+        shares.len() == 3 && shares.iter().all(|share| share.ends_with(":2") || share.ends_with(":3"))
+    };
+    wait_for("slots of each node", spread);
+    nodes[0].process.signal("KILL");
+    wait_for("the slots of a", || each_has(&database, &[("a", 0), ("b", 4), ("c", 4)]));
+    nodes[0].restart();
+    wait_for("slots of each node again", spread);
+    // It wakes up when others have its slots.
+    nodes[1].process.signal("STOP");
+    wait_for("the slots of b", || each_has(&database, &[("b", 0)]));
+    nodes[1].process.signal("CONT");
+    wait_for("the return of b", spread);
+    nodes[2].process.signal("TERM");
+    wait_for("the slots of c", || each_has(&database, &[("a", 4), ("b", 4), ("c", 0)]));
+    nodes[2].restart();
+    let begun = Instant::now();
+    while counts(&database, "p").1 < ROWS {
+        let printed: Vec<String> = nodes.iter().map(|node| node.process.printed()()).collect();
+        assert!(begun.elapsed() < Duration::from_secs(90), "{}", printed.join("\n\n"));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(counts(&database, "p"), (ROWS, ROWS));
+    let range = database.query("SELECT min(id::int) || ' ' || max(id::int) FROM p");
+    assert_eq!(range, [format!("1 {ROWS}")]);
+    nodes.into_iter().for_each(|node| end(node.process));
+}
+
+#[test]
+fn any_node_stops_and_starts_all_shares_and_a_planned_move_repeats_nothing() {
+    let Some(database) = Database::create() else { return };
+    // Without a key and without exactly once: a record that is delivered again is there twice.
+    database.query("CREATE TABLE p (id text, v bigint)");
+    let pipelines = generated("p", 1_000_000, "sdk.batch.size: \"500\"");
+    let mut a = Node::new("a", &database, &pipelines);
+    wait_for("the first rows", || counts(&database, "p").0 > 500);
+    let mut b = Node::new("b", &database, &pipelines);
+    wait_for("shares of both", || shares(&database, "p") == ["a:4", "b:4"]);
+    wait_for("more rows", || counts(&database, "p").0 > 6_000);
+    let (at_a, at_b) = (a.process.address(), b.process.address());
+    let word = |at| get(at, "/v1/pipelines/p").json()["status"]["word"].clone();
+    // One node stops all shares, whoever has them.
+    assert_eq!(ask(at_b, "POST", "/v1/pipelines/p/stop", "", "{}").status, 200);
+    wait_for("the stop", || places(&database).is_empty());
+    wait_for("the status at each node", || word(at_a) == "stopped" && word(at_b) == "stopped");
+    let (all, distinct) = counts(&database, "p");
+    assert_eq!(all, distinct, "no record is delivered twice");
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(counts(&database, "p").0, all, "nothing runs");
+    let again = ask(at_a, "POST", "/v1/pipelines/p/stop", "", "{}");
+    assert_eq!(again.reason(), "pipeline.not_running");
+    assert_eq!(ask(at_a, "POST", "/v1/pipelines/p/start", "", "{}").status, 200);
+    wait_for("the start", || counts(&database, "p").0 > all + 3_000);
+    wait_for("shares of both again", || shares(&database, "p") == ["a:4", "b:4"]);
+    end(a.process);
+    wait_for("all shares", || shares(&database, "p") == ["b:8"]);
+    end(b.process);
+    let (all, distinct) = counts(&database, "p");
+    assert_eq!(all, distinct, "no record is delivered twice");
+    let lost = database.query("SELECT count(*) FROM generate_series(1, (SELECT min(top) FROM (SELECT max(id::int) AS top FROM p \
+                               GROUP BY id::int % 16) tops)) n WHERE n::text NOT IN (SELECT id FROM p)");
+    assert_eq!(lost, ["0"]);
+}
+
+#[test]
+fn a_pipeline_that_cannot_be_split_any_more_runs_on_one_node() {
+    let Some(database) = Database::create() else { return };
+    database.query("CREATE TABLE p (id text, v bigint)");
+    let split = generated("p", 1_000_000, "sdk.batch.size: \"500\"");
+    let mut a = Node::new("a", &database, &split);
+    let b = Node::new("b", &database, &split);
+    wait_for("shares of both", || shares(&database, "p") == ["a:4", "b:4"]);
+    // Files are not written by several runs.
+    let file = a.workspace.path("out.ndjson");
+    let text = split.replace("plugin: postgres", "plugin: file");
+    let text = text.lines().map(|line| match line.contains("table: p") {
+        true => format!("        settings: {{ path: \"{}\" }}\n", file.display()),
+        false => format!("{line}\n"),
+    });
+    let whole = text.collect::<String>();
+    a.workspace.write("pipelines/p.yaml", format!("version: \"2.2\"\npipelines:\n{whole}"));
+    a.process.signal("TERM");
+    a.restart();
+    wait_for("one unit", || places(&database).len() == 1 && !places(&database)[0].is_empty());
+    wait_for("lines of the file", || file.exists() && a.workspace.lines("out.ndjson").len() > 100);
+    let kinds = database.query("SELECT DISTINCT slot FROM anabranch_kv_store WHERE kind = 'mark'");
+    assert_eq!(kinds, ["0"], "the marks moved to the only unit");
+    let at_a = a.process.address();
+    let cluster = get(at_a, "/v1/cluster").json();
+    assert_eq!(cluster["units"].as_array().map(Vec::len), Some(1), "{cluster}");
+    assert_eq!(cluster["units"][0]["slot"], json!(0));
+    end(a.process);
+    end(b.process);
+}
