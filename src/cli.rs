@@ -2,6 +2,7 @@
 
 mod answers;
 mod backup;
+mod cluster;
 mod completions;
 mod config;
 mod connectors;
@@ -90,6 +91,7 @@ enum Command {
     #[command(subcommand, visible_alias = "templates")]
     Template(template::Command),
     Top(top::Arguments),
+    Cluster(cluster::Arguments),
     Quickstart(quickstart::Arguments),
     Config(config::Arguments),
     Mcp(mcp::Arguments),
@@ -144,6 +146,7 @@ fn dispatch(command: Command, context: &Context) -> Report {
         Command::Dlq(command) => dlq::dispatch(command, context),
         Command::Template(command) => template::dispatch(command, context),
         Command::Top(arguments) => top::top(&arguments, context),
+        Command::Cluster(arguments) => cluster::cluster(&arguments, context),
         Command::Quickstart(arguments) => quickstart::quickstart(&arguments, context),
         Command::Config(arguments) => config::config(&arguments, context),
         Command::Doctor(arguments) => doctor::doctor(&arguments, context),

@@ -64,6 +64,10 @@ impl Destination for ConfiguredDrop {
         }
     }
 
+    fn takes_shares(&self) -> bool {
+        true
+    }
+
     fn policy(&self) -> WritePolicy {
         WritePolicy { rows: 4096, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent }
     }

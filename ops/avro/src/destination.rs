@@ -124,6 +124,10 @@ impl Destination for ConvertingDestination {
         self.inner.confirms_early()
     }
 
+    fn takes_shares(&self) -> bool {
+        self.inner.takes_shares()
+    }
+
     fn policy(&self) -> WritePolicy {
         self.inner.policy()
     }

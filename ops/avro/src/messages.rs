@@ -113,6 +113,10 @@ impl Destination for EncodingDestination {
         self.inner.confirms_early()
     }
 
+    fn takes_shares(&self) -> bool {
+        self.inner.takes_shares()
+    }
+
     fn policy(&self) -> WritePolicy {
         self.inner.policy()
     }

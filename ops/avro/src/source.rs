@@ -167,6 +167,10 @@ impl Source for Extracting {
         self.inner.is_partitioned()
     }
 
+    fn splits(&self) -> bool {
+        self.inner.splits()
+    }
+
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
         self.inner.check(position)
     }

@@ -6,9 +6,11 @@
 mod declaration;
 mod samples;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use anabranch_cluster::Membership;
 use anabranch_graph::exec::{LaneCount, Progress, SourceBacklog};
 use anabranch_record::text::Str;
 use anabranch_service::lifecycle::LifecycleState;
@@ -55,6 +57,9 @@ async fn metrics(State(view): State<Arc<View>>) -> impl IntoResponse {
     }
     if let Some(numbers) = view.store.numbers().await {
         add_store(&mut samples, &numbers);
+    }
+    if let Some(membership) = view.store.membership() {
+        add_membership(&mut samples, membership);
     }
     let spans = view.control.spans();
     samples.add(&SPANS_SENT, Labels::default(), spans.sent as f64);
@@ -116,6 +121,20 @@ fn add_totals(samples: &mut Samples, pipeline: &Str, progress: &Progress) {
     ];
     for (metric, value) in all {
         samples.add(metric, Labels::pipeline(pipeline), value as f64);
+    }
+}
+
+fn add_membership(samples: &mut Samples, membership: &Membership) {
+    let standing = membership.standing().borrow().clone();
+    let is_member = standing.id.is_some() && standing.lost.is_none();
+    samples.add(&CLUSTER_MEMBER, Labels::of("node", membership.name().clone()), if is_member { 1.0 } else { 0.0 });
+    let mut units: BTreeMap<&Str, u32> = BTreeMap::new();
+    for unit in standing.units.keys() {
+        *units.entry(&unit.pipeline).or_default() += 1;
+    }
+    for (number, (pipeline, units)) in units.into_iter().enumerate() {
+        let pipeline = if number < MOST_PIPELINES { pipeline.clone() } else { OTHER };
+        samples.add(&CLUSTER_UNITS, Labels::pipeline(&pipeline), f64::from(units));
     }
 }
 

@@ -36,7 +36,7 @@ impl Distribution<'_> {
         let sql = format!(
             "INSERT INTO {} AS w (pipeline, slot, destination, epoch, writes) \
              SELECT $1, slot, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0 \
-             FROM generate_series(0, $3 - 1) slot \
+             FROM generate_series(0, $3::bigint - 1) slot \
              ON CONFLICT (pipeline, slot, destination) DO UPDATE SET epoch = greatest(w.epoch + 1, EXCLUDED.epoch)",
             tables.writers
         );

@@ -76,6 +76,8 @@ struct ClusterUnit {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     moves_to: Option<Str>,
+    /// True if the pipeline is being stopped: the node delivers what it has read.
+    is_ending: bool,
 }
 
 /// Get the nodes of the cluster
@@ -115,6 +117,7 @@ impl Cluster {
             slot: place.unit.slot,
             node: name(place.node),
             moves_to: name(place.wanted_by),
+            is_ending: place.is_ending,
         };
         Cluster {
             at: rfc3339(SystemTime::now()),

@@ -11,6 +11,7 @@ const CONNECTOR: Label = Label::new("connector", "id of the source");
 const PARTITION: Label = Label::new("partition", "partition of the source");
 const RETENTION_STATE: Label =
     Label::new("retention", "state of what the external system keeps, such as wal_status of a replication slot");
+const CLUSTER_NODE: Label = Label::new("node", "name of the node");
 const NODE: Label = Label::new("node", "id of the connector or processor");
 const KIND: Label = Label::new("kind", "source, processor, destination or dead-letter-queue");
 const OPERATION: Label = Label::new("operation", "read or write");
@@ -25,6 +26,16 @@ const OF_NODE: &[Label] = &[PIPELINE, NODE, KIND];
 pub(super) const INFO: Metric =
     sum("anabranch_info", &[VERSION], "Always 1. The label carries the version of the service.");
 pub(super) const PIPELINES: Metric = sum("anabranch_pipelines", &[STATUS], "Number of pipelines in each status.");
+pub(super) const CLUSTER_MEMBER: Metric = sum(
+    "anabranch_cluster_member",
+    &[CLUSTER_NODE],
+    "1 if the node has a lease, 0 if it runs nothing because it has none. Only in a cluster; the label is the name of the node.",
+);
+pub(super) const CLUSTER_UNITS: Metric = sum(
+    "anabranch_cluster_units",
+    OF_PIPELINE,
+    "Units of the pipeline that this node runs. Only in a cluster, and only of pipelines of which it has some.",
+);
 pub(super) const STATE: Metric = sum(
     "anabranch_pipeline_state",
     &[PIPELINE, STATE_OF],
@@ -239,6 +250,8 @@ pub(super) const SPANS_DROPPED: Metric = counter(
 /// All metrics of the service, in the order of the documentation. Those of the process are in `metrics-process`.
 pub(super) const ALL: &[&Metric] = &[
     &INFO,
+    &CLUSTER_MEMBER,
+    &CLUSTER_UNITS,
     &PIPELINES,
     &STATE,
     &STALLED,

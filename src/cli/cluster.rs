@@ -1,0 +1,116 @@
+//! `anabranch cluster`.
+
+use std::collections::BTreeMap;
+
+use anabranch_process::terminal::age;
+use anabranch_settings::ServiceFlags;
+use comfy_table::{Table, presets};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::remote::Remote;
+use super::{Context, Report};
+
+/// Show the nodes of the cluster and where each pipeline runs.
+///
+/// Uses the running service, which must be a node of a cluster (`cluster.url`). Any node answers for all.
+///
+/// Exit codes: 0 the nodes are shown, 1 the service is not a node or its store does not answer, 3 no service answers.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    settings: ServiceFlags,
+}
+
+const COMMAND: &str = "cluster";
+
+/// The nodes and the units.
+#[derive(Debug, Deserialize)]
+struct ClusterAnswer {
+    nodes: Vec<NodeAnswer>,
+    units: Vec<UnitAnswer>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeAnswer {
+    name: String,
+    id: String,
+    url: String,
+    version: String,
+    is_this: bool,
+    is_leaving: bool,
+    units: usize,
+    age_seconds: f64,
+    silence_seconds: f64,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UnitAnswer {
+    pipeline: String,
+    slot: u32,
+    #[serde(default)]
+    node: Option<String>,
+    #[serde(default)]
+    moves_to: Option<String>,
+    #[serde(default)]
+    is_ending: bool,
+}
+
+impl UnitAnswer {
+    fn detail(&self) -> String {
+        match (self.is_ending, &self.moves_to, &self.node) {
+            (true, ..) => "is being stopped".to_owned(),
+            (false, Some(heir), _) => format!("moves to {heir}"),
+            (false, None, None) => "waits for a node".to_owned(),
+            (false, None, Some(_)) => String::new(),
+        }
+    }
+}
+
+pub(super) fn cluster(arguments: &Arguments, context: &Context) -> Report {
+    shown(arguments, context).unwrap_or_else(|report| *report)
+}
+
+fn shown(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
+    let settings = context.settings(COMMAND, &arguments.settings.0)?;
+    let remote = Remote::of(COMMAND, &settings)?;
+    let ClusterAnswer { nodes, units } = remote.get("/v1/cluster")?;
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["NODE", "UNITS", "JOINED", "RENEWED", "VERSION", "URL", "DETAIL"]);
+    for node in &nodes {
+        let detail = match (node.is_leaving, node.is_this) {
+            (true, _) => "gives its units away",
+            (false, true) => "answers this command",
+            (false, false) => "",
+        };
+        table.add_row([
+            node.name.as_str(),
+            node.units.to_string().as_str(),
+            format!("{} ago", age(node.age_seconds)).as_str(),
+            format!("{:.1} s ago", node.silence_seconds).as_str(),
+            node.version.as_str(),
+            if node.url.is_empty() { "-" } else { node.url.as_str() },
+            detail,
+        ]);
+    }
+    let mut text = format!("{}\n", table.trim_fmt());
+    if !units.is_empty() {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(["PIPELINE", "NODE", "SLOTS", "DETAIL"]);
+        let mut places: BTreeMap<(&str, Option<&str>, String), Vec<String>> = BTreeMap::new();
+        for unit in &units {
+            let place = (unit.pipeline.as_str(), unit.node.as_deref(), unit.detail());
+            places.entry(place).or_default().push(unit.slot.to_string());
+        }
+        for ((pipeline, node, detail), slots) in places {
+            table.add_row([pipeline, node.unwrap_or("-"), &slots.join(" "), &detail]);
+        }
+        text.push_str(&format!("\n{}\n", table.trim_fmt()));
+    }
+    Ok(Report::new(COMMAND)
+        .text(text)
+        .summary(json!({ "nodes": nodes.len(), "units": units.len() }))
+        .result(json!({ "nodes": nodes, "units": units, "service": remote.url() })))
+}
