@@ -7,6 +7,7 @@ mod coordinator;
 mod copier;
 mod kills;
 mod replicas;
+mod split;
 mod topics;
 mod visible;
 mod zombie;

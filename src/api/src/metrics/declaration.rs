@@ -11,7 +11,7 @@ const CONNECTOR: Label = Label::new("connector", "id of the source");
 const PARTITION: Label = Label::new("partition", "partition of the source");
 const RETENTION_STATE: Label =
     Label::new("retention", "state of what the external system keeps, such as wal_status of a replication slot");
-const CLUSTER_NODE: Label = Label::new("node", "name of the node");
+const CLUSTER_NODE: Label = Label::new("cluster_node", "name of the node of the cluster");
 const NODE: Label = Label::new("node", "id of the connector or processor");
 const KIND: Label = Label::new("kind", "source, processor, destination or dead-letter-queue");
 const OPERATION: Label = Label::new("operation", "read or write");
@@ -29,7 +29,7 @@ pub(super) const PIPELINES: Metric = sum("anabranch_pipelines", &[STATUS], "Numb
 pub(super) const CLUSTER_MEMBER: Metric = sum(
     "anabranch_cluster_member",
     &[CLUSTER_NODE],
-    "1 if the node has a lease, 0 if it runs nothing because it has none. Only in a cluster; the label is the name of the node.",
+    "1 if the node has a lease, 0 if it runs nothing because it has none. Only in a cluster.",
 );
 pub(super) const CLUSTER_UNITS: Metric = sum(
     "anabranch_cluster_units",
