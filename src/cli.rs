@@ -301,7 +301,13 @@ fn difference(name: &str, before: &str, after: &str, color: bool) -> String {
 }
 
 pub(crate) fn compile_options(settings: &Settings, once: bool) -> CompileOptions {
-    CompileOptions { split: settings.arch_v2, once, strict: settings.pipelines.strict, limits: settings.limits }
+    CompileOptions {
+        split: settings.arch_v2,
+        once,
+        strict: settings.pipelines.strict,
+        limits: settings.limits,
+        cluster: settings.cluster.is_some(),
+    }
 }
 
 #[cfg(test)]

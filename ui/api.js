@@ -5,10 +5,14 @@
  *   stalled?: { node: string, kind?: string, since: string }, run: number }} Status
  * @typedef {{ id: string, name: string, status: Status, read: number, delivered: number, filtered: number,
  *   failed: number, deadLettered: number, inFlight: number, unacknowledged?: number, oldestUnacknowledgedSeconds?: number,
- *   backlog?: Backlog }} LivePipeline
+ *   backlog?: Backlog, runBy?: string[] }} LivePipeline
  * @typedef {{ records?: number, bytes?: number, objects?: number, ageSeconds?: number }} Backlog
  * @typedef {{ bytes?: number, spareBytes?: number, status?: string, atRisk: boolean, transactions?: number }} Retention
- * @typedef {{ at: string, version: string, uptimeSeconds: number, pipelines: LivePipeline[] }} Live
+ * @typedef {{ at: string, version: string, uptimeSeconds: number, pipelines: LivePipeline[], silentNodes?: string[] }} Live
+ * @typedef {{ id: string, name: string, url: string, version: string, isThis: boolean, isLeaving: boolean, units: number, ageSeconds: number,
+ *   silenceSeconds: number }} ClusterNode
+ * @typedef {{ nodes: ClusterNode[], units: { pipeline: string, slot: number, node?: string, movesTo?: string, label?: string,
+ *   isEnding: boolean }[] }} Cluster
  * @typedef {{ connector: string, partition: string, read: number, settled: number, stored: number,
  *   unacknowledged?: number, oldestUnacknowledgedSeconds?: number, backlogRecords?: number }} Lane
  * @typedef {{ node: number, id: string, kind?: string, rowsIn: number, selected: number, rowsOut: number, failed: number, held?: number,

@@ -1,6 +1,7 @@
 // The frame of the page: navigation, state of the connection, and theme.
 
 import { get, onToken } from "./api.js";
+import { ClusterPage } from "./cluster.js";
 import { askToken } from "./dialog.js";
 import { flag, h, mark, s, say, upright } from "./dom.js";
 import { clock, duration } from "./format.js";
@@ -82,20 +83,21 @@ function showConnection() {
 
 // ---- navigation ------------------------------------------------------------------------------
 
-/** @typedef {Overview | PipelinePage} View */
+/** @typedef {Overview | PipelinePage | ClusterPage} View */
 /** @type {{ key: string, view: View, stop: AbortController } | null} */
 let current = null;
 
 function go() {
   const here = place();
   const id = here.parts[0] === "pipelines" ? here.parts[1] : undefined;
-  const key = id ?? "";
+  const isCluster = here.parts[0] === "cluster";
+  const key = isCluster ? "/cluster" : id ?? "";
   if (!current || current.key !== key) {
     const first = !current;
     current?.stop.abort();
     current?.view.leave();
     const stop = new AbortController();
-    const view = id === undefined ? new Overview() : new PipelinePage(id);
+    const view = isCluster ? new ClusterPage() : id === undefined ? new Overview() : new PipelinePage(id);
     current = { key, view, stop };
     main.replaceChildren(view.element);
     view.show(here);
@@ -113,19 +115,23 @@ function go() {
 }
 
 const version = h("span", { class: "hint" });
+const cluster = h("a", { class: "quiet-link", href: "#/cluster", hidden: true }, "Cluster");
 const main = h("main", { id: "main", tabindex: -1 });
 const logo = s("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" },
   s("path", { d: "M12 3v4C12 10 7 10 7 13v1c0 3 5 2 5 6v1M12 7c0 3 5 3 5 6v1c0 3-5 2-5 6" }));
 document.body.replaceChildren(
   h("a", { class: "skip", href: "#main", click: (event) => { event.preventDefault(); main.focus(); } }, "Skip to the content"),
   h("header", { class: "top" }, h("a", { class: "brand", href: "#/" }, logo, "Anabranch"), version, h("span", { class: "gap" }),
-    h("a", { class: "quiet-link", href: "/openapi/" }, "API"), lightButton),
+    cluster, h("a", { class: "quiet-link", href: "/openapi/" }, "API"), lightButton),
   lost, main);
 onToken(askToken);
 light(THEMES.includes(kept()) ? kept() : "auto");
 connection.addEventListener("change", showConnection);
 addEventListener("hashchange", go);
 go();
-get("/info").then(({ version: known }) => say(version, known), () => {
+get("/info").then((info) => {
+  say(version, info.version);
+  mark(cluster, "hidden", info.cluster ? null : "");
+}, () => {
   // This failure needs no message.
 });

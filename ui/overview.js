@@ -43,7 +43,8 @@ class Row {
   /** @param {Entry} entry */
   update({ live, word, rates }) {
     this.#chip.show(word);
-    say(this.#name, live.name && live.name !== live.id ? live.name : "");
+    const by = live.runBy?.length ? `on ${live.runBy.join(", ")}` : "";
+    say(this.#name, [live.name !== live.id ? live.name : "", by].filter(Boolean).join(" · "));
     say(this.#cause, cause(live.status));
     say(this.read, rate(rates.rate("read")));
     const texts = [rate(rates.rate("delivered")), inFlight(live), backlog(live.backlog), about(live.deadLettered)];

@@ -52,6 +52,8 @@ pub struct CompileOptions {
     pub strict: bool,
     /// Memory limits of the pipeline.
     pub limits: MemoryLimits,
+    /// True if the nodes of a cluster run the pipeline.
+    pub cluster: bool,
 }
 
 /// Results of all passes over a pipeline.

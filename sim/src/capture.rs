@@ -210,6 +210,7 @@ fn plan(world: &Arc<World>) -> Result<Arc<StagePlan>, String> {
         connectors: vec![connector(SOURCE, Role::Source), connector("d0", Role::Destination)],
         processors: Vec::new(),
         unmatched: None,
+        placement: None,
         dead_letter_queue: DeadLetterConfig {
             plugin: at("capture".into()),
             settings: none(),
@@ -230,7 +231,7 @@ fn plan(world: &Arc<World>) -> Result<Arc<StagePlan>, String> {
         Ok(Arc::new(CaptureDestination(of_destination.clone())))
     }));
     let limits = MemoryLimits { replay_rows: world.scenario.replay_rows, ..MemoryLimits::default() };
-    let options = CompileOptions { split: true, once: false, strict: false, limits };
+    let options = CompileOptions { split: true, once: false, strict: false, limits, cluster: false };
     match compile(&config, &registry, &options) {
         Ok(compiled) => Ok(compiled.stages),
         Err(findings) => Err(format!("the pipeline does not compile: {findings:?}")),

@@ -122,6 +122,7 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
         connectors,
         processors: configured(&scenario.processors),
         unmatched: Some(verbatim(unmatched)),
+        placement: None,
         dead_letter_queue: DeadLetterConfig {
             plugin: at("sim".into()),
             settings: settings(&[(NUMBER, scenario.sinks.len().to_string())]),
@@ -152,7 +153,7 @@ pub fn plan(world: &Arc<World>, repaired: bool) -> Result<Arc<StagePlan>, String
         queue_bytes: scenario.queue_bytes,
         ..MemoryLimits::default()
     };
-    let options = CompileOptions { split: true, once: scenario.once, strict: false, limits };
+    let options = CompileOptions { split: true, once: scenario.once, strict: false, limits, cluster: false };
     match compile(&config, &registry, &options) {
         Ok(compiled) => Ok(compiled.stages),
         Err(findings) => Err(format!("the pipeline does not compile: {findings:?}")),

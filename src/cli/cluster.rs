@@ -38,6 +38,8 @@ struct NodeAnswer {
     id: String,
     url: String,
     version: String,
+    #[serde(default)]
+    labels: Vec<String>,
     is_this: bool,
     is_leaving: bool,
     units: usize,
@@ -54,6 +56,8 @@ struct UnitAnswer {
     node: Option<String>,
     #[serde(default)]
     moves_to: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
     #[serde(default)]
     is_ending: bool,
 }
@@ -63,8 +67,11 @@ impl UnitAnswer {
         match (self.is_ending, &self.moves_to, &self.node) {
             (true, ..) => "is being stopped".to_owned(),
             (false, Some(heir), _) => format!("moves to {heir}"),
-            (false, None, None) => "waits for a node".to_owned(),
-            (false, None, Some(_)) => String::new(),
+            (false, None, None) => match &self.label {
+                Some(label) => format!("waits for a node with the label {label}"),
+                None => "waits for a node".to_owned(),
+            },
+            (false, None, Some(_)) => self.label.iter().map(|label| format!("only on nodes with the label {label}")).collect(),
         }
     }
 }

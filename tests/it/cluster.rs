@@ -1,5 +1,7 @@
 //! Nodes of a cluster: real processes that share a store in PostgreSQL.
 
+mod placed;
+mod pooled;
 mod shared;
 mod split;
 
@@ -17,6 +19,7 @@ const TAKEN_OVER: Duration = Duration::from_secs(40);
 fn pipeline(id: &str, file: &std::path::Path, settings: &str) -> String {
     format!(
         r#"  - id: {id}
+    placement: shared
     connectors:
       - {{ id: in, type: source, plugin: file, settings: {{ path: "{}" }} }}
       - id: out
@@ -237,4 +240,16 @@ fn settings_that_contradict_the_cluster_are_refused() {
     }
     let printed = workspace.run(&["run", "--once", "--cluster.url", url]).expect_code(2).both();
     assert!(printed.contains("--once"), "{printed}");
+}
+
+#[test]
+fn the_example_runs_and_checks() {
+    // Without a server the script says what to install.
+    let Some(_) = Database::create() else { return };
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/cluster/run.sh");
+    let mut command = std::process::Command::new(script);
+    let output =
+        command.arg("--check").env("ANABRANCH", env!("CARGO_BIN_EXE_anabranch")).current_dir("/").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("each of 40000 orders is in the table once"), "{text}");
 }

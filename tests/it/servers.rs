@@ -6,6 +6,7 @@ pub mod kafka;
 #[cfg(feature = "kafka")]
 #[path = "servers/kafka/cluster.rs"]
 pub mod kafka_cluster;
+pub mod pgbouncer;
 pub mod postgres;
 #[cfg(feature = "postgres")]
 pub mod proxy;

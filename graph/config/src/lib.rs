@@ -96,10 +96,22 @@ pub struct PipelineConfig {
     /// What becomes of records that fulfil the condition of no destination: the word or the id of a connector as
     /// written. `None` if the file does not say it.
     pub unmatched: Option<Written>,
+    /// Where nodes of a cluster may run the pipeline: a label of nodes, or [`PipelineConfig::SHARED`]. `None` = anywhere.
+    pub placement: Option<Written>,
     /// Dead-letter queue for failed records.
     pub dead_letter_queue: DeadLetterConfig,
     /// Place of the list item of the pipeline.
     pub span: Span,
+}
+
+impl PipelineConfig {
+    /// The placement of a pipeline whose files all nodes of a cluster see.
+    pub const SHARED: &str = "shared";
+
+    /// Returns the label that a node of a cluster needs to run the pipeline; `None` = none.
+    pub fn label(&self) -> Option<&Str> {
+        self.placement.as_ref().map(Written::value).filter(|label| !label.is_empty() && *label != Self::SHARED)
+    }
 }
 
 /// A source or a destination.

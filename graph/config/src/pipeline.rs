@@ -64,6 +64,7 @@ pub(super) fn read(
     }
     let processors = read_processors(&mut object, version, path, reader);
     let unmatched = read_text(&mut object, "unmatched", &name, MAX_CONNECTOR_ID_BYTES, path, reader);
+    let placement = read_text(&mut object, "placement", &name, MAX_PIPELINE_NAME_BYTES, path, reader);
     let dead_letter_queue = read_dead_letter_queue(&mut object, id_or_default.span, version, path, reader);
     reader.report_unknown(&object, MapKind::Pipeline, path);
 
@@ -75,6 +76,7 @@ pub(super) fn read(
         connectors,
         processors,
         unmatched,
+        placement,
         dead_letter_queue,
         span: item.span,
     };

@@ -51,6 +51,7 @@ impl PipelineConfig {
         self.connectors.iter().any(of_connector)
             || self.processors.iter().any(of_processor)
             || self.unmatched.as_ref().is_some_and(is_of_file)
+            || self.placement.as_ref().is_some_and(is_of_file)
             || of_settings(&self.dead_letter_queue.settings)
     }
 
@@ -62,7 +63,8 @@ impl PipelineConfig {
                 .chain(connector.processors.iter_mut().flat_map(of_processor))
         });
         let processors = self.processors.iter_mut().flat_map(of_processor);
-        connectors.chain(processors).chain(&mut self.unmatched).chain(of_settings(&mut self.dead_letter_queue.settings))
+        let words = self.unmatched.iter_mut().chain(&mut self.placement);
+        connectors.chain(processors).chain(words).chain(of_settings(&mut self.dead_letter_queue.settings))
     }
 }
 

@@ -194,6 +194,7 @@ fn pipeline(shape: Representation) -> Value {
         "connectors": connectors,
         "processors": processors,
         "unmatched": text("What becomes of records that fulfil the condition of no destination: `drop` (default), `dead-letter`, `fail` (the pipeline stops), or the id of a destination that receives them."),
+        "placement": text("Which nodes of a cluster may run the pipeline: those with this label (`cluster.labels`). A pipeline that names files needs one, or `shared` if all nodes see the same files. Default: all nodes."),
         "dead-letter-queue": reference("dead-letter-queue"),
     }));
     shape.object("A pipeline: sources, processors and destinations.", of, id, &["connectors"])

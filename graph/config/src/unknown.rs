@@ -26,7 +26,10 @@ impl MapKind {
         match self {
             MapKind::Document => &["version", "pipelines"],
             MapKind::Pipeline => {
-                &["id", "status", "name", "description", "connectors", "processors", "unmatched", "dead-letter-queue"]
+                &[
+                    "id", "status", "name", "description", "connectors", "processors", "unmatched", "placement",
+                    "dead-letter-queue",
+                ]
             }
             MapKind::Connector => &["id", "type", "plugin", "name", "condition", "settings", "processors"],
             MapKind::Processor => &["id", "plugin", "condition", "settings", "workers"],
@@ -54,6 +57,7 @@ impl MapKind {
                 Some("processors")
             }
             (MapKind::Pipeline, "otherwise" | "default-route" | "no-match" | "unrouted") => Some("unmatched"),
+ (MapKind::Pipeline, "labels" | "affinity" | "node" | "nodes") => Some("placement"),
             (MapKind::Processor | MapKind::Connector, "if" | "when" | "filter" | "cond" | "where" | "only-if") => {
                 Some("condition")
             }

@@ -123,6 +123,7 @@ pub fn pipeline(text: &str) -> PipelineConfig {
         connectors,
         processors,
         unmatched,
+        placement: None,
         dead_letter_queue: DeadLetterConfig {
             plugin: dead_letters.0,
             settings: dead_letters.1,

@@ -190,6 +190,7 @@ pub(crate) const OPTIONS: CompileOptions = CompileOptions {
     split: true,
     once: false,
     strict: false,
+    cluster: false,
     limits: anabranch_config::limits::MemoryLimits {
         replay_rows: 16_384,
         held_bytes: 64 << 20,

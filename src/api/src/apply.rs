@@ -64,6 +64,9 @@ struct PipelineDocument {
     /// What becomes of records that fulfil the condition of no destination.
     #[serde(default)]
     unmatched: String,
+    /// Which nodes of a cluster may run the pipeline.
+    #[serde(default)]
+    placement: String,
     #[serde(default)]
     dlq: Option<DeadLetterDocument>,
 }
@@ -131,6 +134,7 @@ impl PipelineDocument {
         put("name", &self.name);
         put("description", &self.description);
         put("unmatched", &self.unmatched);
+        put("placement", &self.placement);
         let connectors = self.connectors.iter().map(|it| {
             let mut connector = json!({
                 "id": it.id, "type": it.role, "plugin": it.plugin, "settings": it.settings,

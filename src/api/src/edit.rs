@@ -108,13 +108,14 @@ async fn create_pipeline(State(view): Shared, Body(NewPipeline { id, config }): 
     let id: Str = id.unwrap_or_else(new_id).into();
     let pipeline = StoredPipeline {
         unmatched: config.unmatched.filter(|unmatched| !unmatched.is_empty()).map(Str::from),
+        placement: config.placement.filter(|placement| !placement.is_empty()).map(Str::from),
         ..StoredPipeline::new(id.clone(), config.name.into(), config.description.into())
     };
     view.control.create(pipeline).await?;
     Ok(Json(shown_pipeline(&view, &one(&view, &id).await?)))
 }
 
-/// Change the name, the description and the routing of a pipeline
+/// Change the name, the description, the routing and the placement of a pipeline
 #[utoipa::path(
     put, path = "/v1/pipelines/{id}", tag = "pipelines", request_body = ChangedPipeline,
     params(("id" = String, Path, description = "Id of the pipeline")),
@@ -135,6 +136,9 @@ async fn update_pipeline(
         pipeline.description = config.description.into();
         if let Some(unmatched) = config.unmatched {
             pipeline.unmatched = (!unmatched.is_empty()).then(|| unmatched.into());
+        }
+        if let Some(placement) = config.placement {
+            pipeline.placement = (!placement.is_empty()).then(|| placement.into());
         }
         Ok(())
     };

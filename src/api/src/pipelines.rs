@@ -254,6 +254,7 @@ pub(super) fn shown_pipeline(view: &View, pipeline: &StoredPipeline) -> Pipeline
             name: pipeline.name.to_string(),
             description: pipeline.description.to_string(),
             unmatched: pipeline.unmatched.as_deref().map(str::to_owned),
+            placement: pipeline.placement.as_deref().map(str::to_owned),
         },
         connector_ids: pipeline.connectors.iter().map(|connector| connector_id(pipeline, connector)).collect(),
         processor_ids: of_pipeline(pipeline).filter(|it| !it.of_connector).map(|it| it.id()).collect(),

@@ -37,6 +37,9 @@ struct Info {
     os: &'static str,
     /// The architecture that it was built for.
     arch: &'static str,
+    /// True if the service is a node of a cluster; absent otherwise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cluster: bool,
 }
 
 /// A connector plugin.
@@ -115,17 +118,17 @@ enum ValidationType {
 #[utoipa::path(
     get, path = "/info", tag = "plugins", responses((status = 200, description = "The version", body = Info)),
 )]
-async fn info() -> Json<Info> {
+async fn info(State(view): State<Arc<View>>) -> Json<Info> {
     let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
-    Json(Info { version, os, arch })
+    Json(Info { version, os, arch, cluster: view.peers.is_some() })
 }
 
 /// Get the version of the program
 #[utoipa::path(
     get, path = "/v1/info", tag = "plugins", responses((status = 200, description = "The version", body = Info)),
 )]
-async fn v1_info() -> Json<Info> {
-    info().await
+async fn v1_info(view: State<Arc<View>>) -> Json<Info> {
+    info(view).await
 }
 
 /// List connector plugins (deprecated path)

@@ -91,6 +91,10 @@ pub(super) struct PipelineConfig {
     /// the id of a destination. In a request, absent means that it stays, and an empty text removes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) unmatched: Option<String>,
+    /// Which nodes of a cluster may run the pipeline: those with this label, or `shared`. In a request, absent means that it
+    /// stays, and an empty text removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) placement: Option<String>,
 }
 
 /// The dead-letter queue of a pipeline.

@@ -35,6 +35,7 @@ const PAGE: Asset =
 const ASSETS: &[Asset] = assets! {
     "api.js": SCRIPT,
     "canvas.js": SCRIPT,
+    "cluster.js": SCRIPT,
     "dialog.js": SCRIPT,
     "dom.js": SCRIPT,
     "drawing.js": SCRIPT,

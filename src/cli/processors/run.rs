@@ -84,7 +84,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     registry.add_source(PreconfiguredPlugin::new(INPUT, "Records from standard input.", source));
     registry.add_destination(PreconfiguredPlugin::new(OUTPUT, "Records to standard output.", output));
     registry.add_destination(PreconfiguredPlugin::new(ERRORS, "Dead letters to standard error.", errors));
-    let options = CompileOptions { split: settings.arch_v2, once: true, strict: false, limits: settings.limits };
+    let options = CompileOptions { split: settings.arch_v2, once: true, strict: false, limits: settings.limits, cluster: false };
     let compiled = match compile(&config, &registry, &options) {
         Ok(compiled) => compiled,
         Err(findings) => return refused(&findings, &files, context),
@@ -192,6 +192,7 @@ fn configuration(arguments: &Arguments, files: &mut Files) -> Result<PipelineCon
         connectors: vec![connector(INPUT, Role::Source), connector(OUTPUT, Role::Destination)],
         processors: vec![processor],
         unmatched: None,
+        placement: None,
         dead_letter_queue: DeadLetterConfig {
             plugin: named(ERRORS),
             settings: Settings::default(),

@@ -16,6 +16,7 @@
 //!     held: Vec::new(),
 //!     units: 10,
 //!     free: 0,
+//!     labelled: 0,
 //!     asked: 0,
 //!     revision: 1,
 //! };
@@ -43,7 +44,7 @@ pub struct Steps {
 ///
 /// A node takes free units up to its fair share, which is rounded up: then the shares of the nodes that stay suffice for
 /// all units, so no unit stays free. It asks only if that brings the loads nearer to each other, so loads that differ by
-/// one stay as they are.
+/// one stay as they are. Free units with a label are taken in any case: it may be the only node that can.
 pub fn steps(me: NodeId, view: &View) -> Steps {
     let staying = || view.nodes.iter().filter(|node| !node.is_leaving);
     if !staying().any(|node| node.id == me) {
@@ -53,7 +54,8 @@ pub fn steps(me: NodeId, view: &View) -> Steps {
     // Units that others have asked for are about to leave; those that this node has asked for are about to come.
     let mine = view.held.iter().filter(|held| !held.is_wanted).count() + view.asked;
     if view.free > 0 {
-        return Steps { take: share.saturating_sub(mine).min(view.free).min(TAKEN), ask: None };
+        let due = share.saturating_sub(mine).max(view.labelled);
+        return Steps { take: due.min(view.free).min(TAKEN), ask: None };
     }
     let fullest = staying().filter(|node| node.id != me).max_by_key(|node| (node.units, node.id));
     let ask = fullest.and_then(|fullest| {
@@ -99,6 +101,7 @@ mod tests {
                     .collect(),
                 units: self.units.len(),
                 free: self.units.iter().filter(|(owner, _)| owner.is_none()).count(),
+                labelled: 0,
                 asked: self.units.iter().filter(|(owner, by)| *by == Some(me) && *owner != Some(me)).count(),
                 revision: 1,
             }

@@ -26,6 +26,8 @@ pub struct Announcement {
     pub url: Str,
     /// Version of its program.
     pub version: Str,
+    /// Its labels: it takes units without a label and those with one of these.
+    pub labels: Vec<Str>,
 }
 
 /// The history of writes that the store belongs to. After a failover that may have lost the latest writes, it differs.
@@ -67,8 +69,10 @@ pub struct View {
     pub held: Vec<HeldUnit>,
     /// Number of all units.
     pub units: usize,
-    /// Number of units without a node that has a lease.
+    /// Number of units without a node that has a lease, which this node may take.
     pub free: usize,
+    /// Number of those that have a label: other nodes may not be able to take them.
+    pub labelled: usize,
     /// Number of units that this node has asked other nodes for.
     pub asked: usize,
     /// Number of the latest change of the stored configuration.
@@ -101,6 +105,8 @@ pub struct UnitPlace {
     pub wanted_by: Option<NodeId>,
     /// True if the pipeline is being stopped.
     pub is_ending: bool,
+    /// The label that a node needs to take it; empty = none.
+    pub label: Str,
 }
 
 /// The nodes of the cluster and the places of its units at one moment.

@@ -63,6 +63,7 @@ pub struct Membership {
     standing: watch::Receiver<Standing>,
     store: Arc<dyn LeaseStore>,
     name: Str,
+    labels: Vec<Str>,
 }
 
 enum Order {
@@ -89,6 +90,11 @@ impl Membership {
     /// Returns the name of this node.
     pub fn name(&self) -> &Str {
         &self.name
+    }
+
+    /// Returns `true` if this node may run units with this label; empty = without one.
+    pub fn takes(&self, label: &str) -> bool {
+        label.is_empty() || self.labels.iter().any(|own| *own == *label)
     }
 
     /// Returns the nodes of the cluster and its units, those of one pipeline or all.
@@ -154,7 +160,7 @@ impl Member {
     /// Creates a member that has not joined, and its handle.
     pub fn new(store: Arc<dyn LeaseStore>, announcement: Announcement) -> (Member, Membership) {
         let (orders, to_do) = mpsc::unbounded_channel();
-        let name = announcement.name.clone();
+        let (name, labels) = (announcement.name.clone(), announcement.labels.clone());
         let (tell, standing) = watch::channel(Standing::outside(None));
         let member = Member {
             store: store.clone(),
@@ -168,7 +174,7 @@ impl Member {
             is_leaving: false,
             next: 0,
         };
-        (member, Membership { orders, standing, store, name })
+        (member, Membership { orders, standing, store, name, labels })
     }
 
     /// Joins, and stays a member until it is ordered to leave or all handles are gone.

@@ -79,6 +79,9 @@ anabranch_record::codes! {
     /// The directory of an output file does not exist.
     PLAN_NO_DIRECTORY: "plan.no_directory", "Create it before the pipeline starts.";
 
+    /// A pipeline of a cluster names a file, and not which nodes have it.
+    PLAN_NO_PLACEMENT: "plan.no_placement", "Set `placement` of the pipeline.";
+
     /// A destination or a dead-letter queue writes to a file of the service: a pipeline file, a script, its
     /// configuration or its state store.
     PLAN_OUTPUT_RESERVED: "plan.output_reserved", "Use another path.";

@@ -16,7 +16,7 @@ use anabranch_process::runtime::TEXTS;
 use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use anabranch_settings::RecoveryPolicy;
-use anabranch_store::{Status, StopReason, Store};
+use anabranch_store::{Spread, Status, StopReason, Store};
 use futures::future::Either;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
@@ -240,11 +240,19 @@ impl Control {
         }
     }
 
-    /// Returns the number of units in which the nodes of a cluster run a pipeline.
-    pub(super) fn units_of(&self, entry: &PipelineEntry) -> u32 {
+    /// Returns how the nodes of a cluster run a pipeline.
+    pub(super) fn spread_of(&self, entry: &PipelineEntry) -> Spread {
         match entry.plan() {
-            NextStart::Good(pipeline) if pipeline.compiled.stages.splits() => self.shared().slots,
-            _ => 1,
+            NextStart::Good(pipeline) => self.spread(&pipeline),
+            _ => Spread::default(),
+        }
+    }
+
+    /// Returns how the nodes of a cluster run a compiled pipeline.
+    pub(super) fn spread(&self, pipeline: &Pipeline) -> Spread {
+        Spread {
+            units: if pipeline.compiled.stages.splits() { self.shared().slots } else { 1 },
+            label: pipeline.config.label().cloned().unwrap_or_default(),
         }
     }
 
@@ -266,7 +274,7 @@ impl Control {
     /// Has a node of the cluster run a pipeline that no node runs.
     async fn want(&self, entry: &PipelineEntry) -> Result<(), ControlError> {
         let store = &self.shared().store;
-        store.want(&entry.id, self.units_of(entry)).await?;
+        store.want(&entry.id, self.spread_of(entry)).await?;
         if !entry.seen.borrow().status.is_live() {
             entry.show(Status::Stopped { reason: StopReason::System });
         }

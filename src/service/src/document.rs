@@ -89,6 +89,9 @@ pub fn text_of(pipeline: &StoredPipeline) -> String {
     if let (Some(unmatched), Some(fields)) = (&pipeline.unmatched, shown.as_object_mut()) {
         fields.insert("unmatched".to_owned(), unmatched.as_str().into());
     }
+    if let (Some(placement), Some(fields)) = (&pipeline.placement, shown.as_object_mut()) {
+        fields.insert("placement".to_owned(), placement.as_str().into());
+    }
     json!({ "version": "2.2", "pipelines": [shown] }).to_string()
 }
 

@@ -42,6 +42,7 @@ mod hold;
 pub mod lifecycle;
 pub mod limits;
 pub mod listener;
+mod local;
 pub mod outputs;
 mod paths;
 mod pipeline;

@@ -50,7 +50,7 @@ impl FileIdentity {
 }
 
 /// Returns the file that a node writes.
-fn written(node: &Node) -> Option<&str> {
+pub(crate) fn written(node: &Node) -> Option<&str> {
     match &node.kind {
         NodeKind::Destination(write) => write.destination.file(),
         NodeKind::DeadLetter(queue) => queue.destination.file(),
@@ -59,7 +59,7 @@ fn written(node: &Node) -> Option<&str> {
 }
 
 /// Returns the file that a node reads.
-fn read(node: &Node) -> Option<&str> {
+pub(crate) fn read(node: &Node) -> Option<&str> {
     match &node.kind {
         NodeKind::Source(read) => read.source.file(),
         _ => None,
@@ -67,7 +67,7 @@ fn read(node: &Node) -> Option<&str> {
 }
 
 /// Returns the place of the file name of a node.
-fn place(node: &Node) -> Span {
+pub(crate) fn place(node: &Node) -> Span {
     node.settings.iter().find(|given| given.name == "path").map_or(node.span, |given| given.span)
 }
 

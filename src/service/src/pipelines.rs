@@ -15,6 +15,7 @@ pub use crate::variables::{Script, read_script, script_path, value_of};
 
 use crate::addresses;
 use crate::codes;
+use crate::local;
 use crate::outputs::{self, OwnFiles};
 use crate::variables::Environment;
 
@@ -146,6 +147,9 @@ impl Pipelines {
                 compiled.locate(&self.files, config.id.span.file);
                 let outputs = outputs::check(&compiled, registry, &own);
                 compiled.warnings.extend(if options.strict { outputs.raised() } else { outputs });
+                if options.cluster {
+                    compiled.warnings.extend(local::check(&config, &compiled));
+                }
                 if compiled.warnings.has_errors() { Err(compiled.warnings) } else { Ok(compiled) }
             });
             match compiled {

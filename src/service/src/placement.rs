@@ -220,16 +220,26 @@ impl Keeper {
         timeout(TICK, is_known).await.is_ok_and(|known| known.is_ok())
     }
 
-    /// Returns `true` if the pipeline can run in as many units as the cluster has of it. A change of its configuration may
-    /// have made it a pipeline that cannot be split, or one that can.
+    /// Returns `true` if the pipeline can run here, in as many units as the cluster has of it. A change of its configuration
+    /// may have given it another label, or made it a pipeline that cannot be split, or one that can.
     async fn fits(&self, entry: &PipelineEntry, shares: &Shares) -> bool {
-        let (is_split, units) = (shares.held().of() > 1, self.control.units_of(entry));
+        let spread = self.control.spread_of(entry);
+        if !self.membership.takes(&spread.label) {
+            tracing::info!(pipeline = %entry.id, "this node does not have the label {}: others run the pipeline", spread.label);
+            if let Err(error) = self.control.shared().store.set_label(&entry.id, spread.label).await {
+                tracing::warn!(pipeline = %entry.id, %error, "the label cannot be stored yet");
+                return false;
+            }
+            self.release(entry, shares);
+            return false;
+        }
+        let (is_split, units) = (shares.held().of() > 1, spread.units);
         let can_run = matches!(entry.plan(), NextStart::Good(_));
         if !can_run || is_split == (units > 1) || !is_split && self.control.shared().slots == 1 {
             return true;
         }
         tracing::info!(pipeline = %entry.id, units, "the cluster runs the changed pipeline in another number of units");
-        if let Err(error) = self.control.shared().store.reshape(&entry.id, units).await {
+        if let Err(error) = self.control.shared().store.reshape(&entry.id, spread).await {
             tracing::warn!(pipeline = %entry.id, %error, "the number of units cannot be changed yet");
         }
         self.membership.look();
@@ -393,6 +403,9 @@ async fn refresh(control: &Control) -> Result<(), StoreError> {
             tracing::error!(pipeline = %pipeline.id, "this node cannot run the pipeline: {what}");
         }
         let entry = control.put(&pipeline.id, plan, pipeline.status.clone());
+        if matches!(entry.plan(), NextStart::Good(_)) {
+            control.shared().store.set_label(&pipeline.id, control.spread_of(&entry).label).await?;
+        }
         if entry.is_live()
             && let Err(error) = control.held(&entry.id, async {}).await
         {

@@ -238,6 +238,12 @@ pub const KEYS: &[SettingKey] = &[
          api.http.tls.ca, or with those of the system.",
     ),
     SettingKey::new(
+        "cluster.labels",
+        SettingType::Text,
+        None,
+        "Comma-separated labels of this node. A pipeline with `placement: LABEL` runs only on nodes with the label.",
+    ),
+    SettingKey::new(
         "cluster.slots",
         SettingType::Int { min: 1 },
         Some("8"),

@@ -377,7 +377,7 @@ impl<'a> Checking<'a> {
     fn check_cluster(&mut self) {
         let entry = self.entry("cluster.url");
         if self.text("cluster.url").is_empty() {
-            for name in ["cluster.node", "cluster.address", "cluster.token"] {
+            for name in ["cluster.node", "cluster.address", "cluster.labels", "cluster.token"] {
                 if !self.text(name).is_empty() {
                     let message = format!("{name} has no effect: cluster.url is not set");
                     let hint = Some("set cluster.url, or remove this setting".to_owned());
@@ -434,6 +434,7 @@ impl<'a> Checking<'a> {
             node: Some(self.text("cluster.node").to_owned()).filter(|name| !name.is_empty()),
             address: Some(self.text("cluster.address").trim_end_matches('/').to_owned())
                 .filter(|address| !address.is_empty() && self.bool("api.enabled")),
+            labels: self.list("cluster.labels"),
             slots: u32::try_from(self.int("cluster.slots")).unwrap_or(1),
             token: Some(self.credential("cluster.token")).filter(|token| !token.at_start().is_empty()),
         })

@@ -71,6 +71,8 @@ pub struct ClusterSettings {
     pub node: Option<String>,
     /// URL at which the other nodes reach this one: scheme and authority.
     pub address: Option<String>,
+    /// Labels of this node.
+    pub labels: Vec<String>,
     /// Number of units into which a pipeline is split that can be split: 1 to 64.
     pub slots: u32,
     /// Token of requests that nodes forward; `None` = that of the API.

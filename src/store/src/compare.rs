@@ -234,6 +234,7 @@ fn compare(old: &StoredPipeline, new: &StoredPipeline) -> (Vec<StoredConnector>,
     fields.extend((old.dead_letter != new.dead_letter).then_some("dead-letter-queue"));
     let ids = |p: &StoredPipeline| p.connectors.iter().map(|c| c.id.clone()).collect::<Vec<_>>();
     fields.extend((old.unmatched != new.unmatched).then_some("unmatched"));
+    fields.extend((old.placement != new.placement).then_some("placement"));
     fields.extend(reordered(&ids(old), &ids(new)).then_some("order of connectors"));
     fields.extend(processors_reordered(&old.processors, &new.processors).then_some("order of processors"));
     if !fields.is_empty() {

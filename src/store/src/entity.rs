@@ -126,6 +126,9 @@ pub struct StoredPipeline {
     /// What becomes of records that fulfil the condition of no destination, if the file says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmatched: Option<Str>,
+    /// Where nodes of a cluster may run the pipeline, if the file says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Str>,
     /// Connectors that are missing in its file; their positions are kept.
     #[serde(default)]
     pub detached_connectors: Vec<StoredConnector>,
@@ -256,6 +259,7 @@ impl StoredPipeline {
             connectors: Vec::new(),
             processors: Vec::new(),
             unmatched: None,
+            placement: None,
             detached_connectors: Vec::new(),
             detached: false,
             status: Status::Invalid,
@@ -283,6 +287,7 @@ impl From<&PipelineConfig> for StoredPipeline {
             connectors: config.connectors.iter().map(connector).collect(),
             processors: config.processors.iter().map(processor).collect(),
             unmatched: config.unmatched.as_ref().map(|unmatched| unmatched.written().clone()),
+            placement: config.placement.as_ref().map(|placement| placement.written().clone()),
             detached_connectors: Vec::new(),
             detached: false,
             status: Status::Stopped { reason: StopReason::User },

@@ -45,5 +45,6 @@ pub use entity::{
 pub use error::OpenError;
 pub use meter::{OperationNumbers, StoreNumbers};
 pub use owner::{Owner, StoreOwnership};
+pub use request::Spread;
 pub use schemas::{Deletion, Reference, SchemaDocument, SchemaEntry};
 pub use store::{Backup, BackupError, Store, path_of};

@@ -14,6 +14,22 @@ use crate::entity::{Moment, Status, StoredPipeline};
 use crate::schemas::Deletion;
 use crate::{letters, schemas};
 
+/// How the nodes of a cluster run a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spread {
+    /// Number of units, at least one.
+    pub units: u32,
+    /// Label that a node needs to run them; empty = none.
+    pub label: Str,
+}
+
+impl Default for Spread {
+    /// One unit, on any node.
+    fn default() -> Self {
+        Spread { units: 1, label: Str::default() }
+    }
+}
+
 /// A write, which is applied entirely or not at all. A trial has no lasting effect, but is written as durably as other
 /// writes.
 #[derive(Debug)]
@@ -23,15 +39,20 @@ pub(crate) enum Write {
         unit: Unit,
         by: Option<NodeId>,
     },
-    /// Has the nodes run a pipeline, in this number of units.
+    /// Has the nodes run a pipeline.
     Want {
         pipeline: Str,
-        shares: u32,
+        spread: Spread,
     },
     /// Has the nodes run a pipeline in another number of units.
     Reshape {
         pipeline: Str,
-        shares: u32,
+        spread: Spread,
+    },
+    /// Has only nodes with a label take units of a pipeline; empty = all.
+    Label {
+        pipeline: Str,
+        label: Str,
     },
     /// Has all nodes drain a pipeline.
     End {
@@ -58,8 +79,8 @@ pub(crate) enum Write {
     Import {
         provision: Provision,
         set: String,
-        /// Numbers of units of pipelines that have more than one.
-        shares: BTreeMap<Str, u32>,
+        /// How the nodes run the pipelines; those that are absent in one unit anywhere.
+        spreads: BTreeMap<Str, Spread>,
     },
     Replace {
         pipeline: Box<StoredPipeline>,
@@ -123,6 +144,7 @@ impl Write {
             Write::Claim { .. }
             | Write::Want { .. }
             | Write::Reshape { .. }
+            | Write::Label { .. }
             | Write::End { .. }
             | Write::Unwant { .. }
             | Write::Status { .. }

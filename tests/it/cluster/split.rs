@@ -132,7 +132,7 @@ fn a_pipeline_that_cannot_be_split_any_more_runs_on_one_node() {
         true => format!("        settings: {{ path: \"{}\" }}\n", file.display()),
         false => format!("{line}\n"),
     });
-    let whole = text.collect::<String>();
+    let whole = text.collect::<String>().replacen("    connectors:", "    placement: shared\n    connectors:", 1);
     a.workspace.write("pipelines/p.yaml", format!("version: \"2.2\"\npipelines:\n{whole}"));
     a.process.signal("TERM");
     a.restart();

@@ -6,7 +6,7 @@
 #![allow(dead_code, unreachable_pub, reason = "several test binaries share it, none uses all of it")]
 
 #[path = "installed.rs"]
-mod installed;
+pub mod installed;
 #[path = "port.rs"]
 mod port;
 #[path = "postgres/session.rs"]

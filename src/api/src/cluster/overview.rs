@@ -48,6 +48,9 @@ struct ClusterNode {
     /// Version of its program.
     #[schema(value_type = String)]
     version: Str,
+    /// Its labels.
+    #[schema(value_type = Vec<String>)]
+    labels: Vec<Str>,
     /// True for the node that answers.
     is_this: bool,
     /// True if it gives its units away and takes none.
@@ -76,6 +79,10 @@ struct ClusterUnit {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     moves_to: Option<Str>,
+    /// Label that a node needs to run it; absent if any node may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    label: Option<Str>,
     /// True if the pipeline is being stopped: the node delivers what it has read.
     is_ending: bool,
 }
@@ -106,6 +113,7 @@ impl Cluster {
             id: node.id.to_string(),
             url: node.announced.url.clone(),
             version: node.announced.version.clone(),
+            labels: node.announced.labels.clone(),
             is_this: Some(node.id) == here,
             is_leaving: node.is_leaving,
             units: overview.units.iter().filter(|place| place.node == Some(node.id)).count(),
@@ -117,6 +125,7 @@ impl Cluster {
             slot: place.unit.slot,
             node: name(place.node),
             moves_to: name(place.wanted_by),
+            label: Some(place.label.clone()).filter(|label| !label.is_empty()),
             is_ending: place.is_ending,
         };
         Cluster {

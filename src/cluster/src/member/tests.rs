@@ -100,6 +100,7 @@ impl LeaseStore for Memory {
                     .collect(),
                 units: seen.len(),
                 free: seen.iter().filter(|(_, owner, _)| owner.is_none()).count(),
+                labelled: 0,
                 asked: seen.iter().filter(|(_, owner, by)| *by == Some(id) && *owner != Some(id)).count(),
                 revision: 1,
             })

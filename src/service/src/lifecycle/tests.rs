@@ -34,6 +34,7 @@ impl Fixture {
             connectors: vec![],
             processors: vec![],
             unmatched: None,
+            placement: None,
             detached_connectors: vec![],
             detached: false,
             status: Status::Stopped { reason: StopReason::System },

@@ -96,7 +96,8 @@ impl Service {
 fn join(cluster: &ClusterSettings) -> Result<Store, OpenError> {
     let name = cluster.node.clone().unwrap_or_else(|| Owner::here().host);
     let url = cluster.address.as_deref().unwrap_or_default().into();
-    let announced = Announcement { name: name.into(), url, version: env!("CARGO_PKG_VERSION").into() };
+    let labels = cluster.labels.iter().map(|label| label.as_str().into()).collect();
+    let announced = Announcement { name: name.into(), url, version: env!("CARGO_PKG_VERSION").into(), labels };
     Store::join(&cluster.database, announced)
 }
 

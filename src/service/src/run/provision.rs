@@ -72,9 +72,8 @@ impl Service {
             }
         }
         if store.membership().is_some() {
-            let splits = pipelines.good.iter().filter(|pipeline| pipeline.compiled.stages.splits());
-            let shares = splits.map(|pipeline| (pipeline.config.id.value.clone(), control.shared().slots)).collect();
-            match store.import(provision, shares).await? {
+            let spread = |pipeline: &Pipeline| (pipeline.config.id.value.clone(), control.spread(pipeline));
+            match store.import(provision, pipelines.good.iter().map(spread).collect()).await? {
                 Import::Stored(changes) => {
                     for change in changes {
                         tracing::info!(pipeline = %change.pipeline, "{change}");

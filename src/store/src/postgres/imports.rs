@@ -9,7 +9,7 @@ use super::leases::REVISION;
 use super::session::{Failure as Error, Transaction};
 use super::table::{KEY, Table};
 use crate::compare::{self, Action, Entity, Import, Provision};
-use crate::request::WriteResult;
+use crate::request::{Spread, WriteResult};
 
 /// Kind of the rows with the sets that were imported. `connector` identifies the set, `number` counts the imports.
 const IMPORT: &str = "import";
@@ -22,7 +22,7 @@ impl Table {
         transaction: &Transaction<'_>,
         provision: &Provision,
         set: &str,
-        shares: &BTreeMap<Str, u32>,
+        spreads: &BTreeMap<Str, Spread>,
     ) -> Result<Result<WriteResult, StoreError>, Error> {
         // Nodes that start together import one after the other.
         transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&format!("import {}", self.name)]).await?;
@@ -55,9 +55,9 @@ impl Table {
                 Action::Updated(fields) => fields.contains(&"status"),
                 Action::Removed => false,
             };
-            let shares = shares.get(&change.pipeline).copied().unwrap_or(1);
+            let spread = spreads.get(&change.pipeline).cloned().unwrap_or_default();
             match (is_decided, wanted) {
-                (true, true) => drop(self.want(transaction, &change.pipeline, shares).await?),
+                (true, true) => drop(self.want(transaction, &change.pipeline, &spread).await?),
                 (true, false) => drop(self.end_units(transaction, &change.pipeline).await?),
                 (false, _) => {}
             }

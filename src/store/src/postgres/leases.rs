@@ -87,10 +87,10 @@ async fn create(client: &mut Client, tables: &LeaseTables) -> Result<Str, Failur
     let make = format!(
         "CREATE TABLE IF NOT EXISTS {nodes} (id bigint PRIMARY KEY, name text NOT NULL, url text NOT NULL, \
          version text NOT NULL, joined timestamptz NOT NULL DEFAULT clock_timestamp(), expires timestamptz NOT NULL, \
-         leaving boolean NOT NULL DEFAULT false);\
+         leaving boolean NOT NULL DEFAULT false, labels text[] NOT NULL DEFAULT '{{}}');\
          CREATE TABLE IF NOT EXISTS {units} (pipeline text NOT NULL, slot bigint NOT NULL, \
          shares bigint NOT NULL DEFAULT 1, owner bigint, wanted_by bigint, ending boolean NOT NULL DEFAULT false, \
-         PRIMARY KEY (pipeline, slot))"
+         label text NOT NULL DEFAULT '', PRIMARY KEY (pipeline, slot))"
     );
     transaction.batch_execute(&make).await?;
     let identify = format!(
@@ -112,6 +112,11 @@ fn end() -> String {
 /// A condition on the row of a unit `u`: it belongs to no node.
 pub(super) fn is_free(nodes: &str) -> String {
     format!("(u.owner IS NULL OR NOT EXISTS (SELECT FROM {nodes} n WHERE n.id = u.owner))")
+}
+
+/// A condition on the row of a unit `u`: the node with the id `$1` has its label.
+fn fits(nodes: &str) -> String {
+    format!("(u.label = '' OR u.label = ANY((SELECT n.labels FROM {nodes} n WHERE n.id = $1)::text[]))")
 }
 
 fn signed(id: NodeId) -> i64 {
@@ -145,14 +150,16 @@ impl LeaseStore for Leases {
                 }
                 // 48 random bits.
                 let sql = format!(
-                "INSERT INTO {} (id, name, url, version, expires) \
-                 VALUES (('x' || left(replace(gen_random_uuid()::text, '-', ''), 12))::bit(48)::bigint, $1, $2, $3, {}) \
+                "INSERT INTO {} (id, name, url, version, labels, expires) \
+                 VALUES (('x' || left(replace(gen_random_uuid()::text, '-', ''), 12))::bit(48)::bigint, $1, $2, $3, $4, {}) \
                  RETURNING id",
                 tables.nodes,
                 end()
             );
-                let Announcement { name, url, version } = announced;
-                let row = transaction.query_one(&sql, &[&name.as_str(), &url.as_str(), &version.as_str()]).await?;
+                let Announcement { name, url, version, labels } = announced;
+                let labels: Vec<&str> = labels.iter().map(Str::as_str).collect();
+                let row =
+                    transaction.query_one(&sql, &[&name.as_str(), &url.as_str(), &version.as_str(), &labels]).await?;
                 transaction.commit().await?;
                 Ok(Some(node(row.get(0))))
             })
@@ -188,6 +195,7 @@ impl LeaseStore for Leases {
                 .collect(),
             units: count(row.get("units")),
             free: count(row.get("free")),
+            labelled: count(row.get("labelled")),
             asked: count(row.get("asked")),
             revision: u64::try_from(row.get::<_, i64>("revision")).unwrap_or(0),
         })
@@ -198,9 +206,10 @@ impl LeaseStore for Leases {
         self.run(async |client, LeaseTables { nodes, units, .. }| {
             let sql = format!(
                 "UPDATE {units} SET owner = $1, wanted_by = NULL WHERE (pipeline, slot) IN \
-                 (SELECT u.pipeline, u.slot FROM {units} u WHERE NOT u.ending AND {} ORDER BY random() LIMIT $2 \
-                 FOR UPDATE SKIP LOCKED) AND EXISTS (SELECT FROM {nodes} WHERE id = $1 AND expires > clock_timestamp())",
-                is_free(nodes)
+                 (SELECT u.pipeline, u.slot FROM {units} u WHERE NOT u.ending AND {} AND {} \
+                 ORDER BY u.label = '', random() LIMIT $2 FOR UPDATE SKIP LOCKED) AND EXISTS (SELECT FROM {nodes} WHERE id = $1 AND expires > clock_timestamp())",
+                is_free(nodes),
+                fits(nodes)
             );
             client.execute(&sql, &[&signed(id), &most]).await
         })
@@ -214,8 +223,9 @@ impl LeaseStore for Leases {
             let sql = format!(
                 "UPDATE {units} SET wanted_by = $1 WHERE (pipeline, slot) IN \
                  (SELECT u.pipeline, u.slot FROM {units} u WHERE u.owner = $2 AND NOT u.ending AND (u.wanted_by IS NULL \
-                 OR NOT EXISTS (SELECT FROM {nodes} n WHERE n.id = u.wanted_by)) \
-                 ORDER BY random() LIMIT $3 FOR UPDATE SKIP LOCKED)"
+                 OR NOT EXISTS (SELECT FROM {nodes} n WHERE n.id = u.wanted_by)) AND {} \
+                 ORDER BY random() LIMIT $3 FOR UPDATE SKIP LOCKED)",
+                fits(nodes)
             );
             client.execute(&sql, &[&signed(id), &signed(of), &most]).await
         })
@@ -257,7 +267,7 @@ impl LeaseStore for Leases {
         self.run_in(&self.overviews, async |client, LeaseTables { nodes, units, .. }| {
             // Both statements see the nodes whose lease lasts; a unit of another one is free.
             let sql = format!(
-                "SELECT id, name, url, version, leaving, \
+                "SELECT id, name, url, version, leaving, labels, \
                  (extract(epoch FROM clock_timestamp() - joined) * 1000)::bigint, \
                  (extract(epoch FROM clock_timestamp() - expires) * 1000)::bigint + {} \
                  FROM {nodes} WHERE expires > clock_timestamp() ORDER BY name, id",
@@ -272,14 +282,15 @@ impl LeaseStore for Leases {
                         name: row.get::<_, String>(1).into(),
                         url: row.get::<_, String>(2).into(),
                         version: row.get::<_, String>(3).into(),
+                        labels: row.get::<_, Vec<String>>(5).into_iter().map(Str::from).collect(),
                     },
                     is_leaving: row.get(4),
-                    age: millis(row.get(5)),
-                    silence: millis(row.get(6)),
+                    age: millis(row.get(6)),
+                    silence: millis(row.get(7)),
                 })
                 .collect();
             let sql = format!(
-                "SELECT pipeline, slot, owner, wanted_by, ending FROM {units} WHERE $1 OR pipeline = $2 \
+                "SELECT pipeline, slot, owner, wanted_by, ending, label FROM {units} WHERE $1 OR pipeline = $2 \
                  ORDER BY pipeline, slot"
             );
             let known = |id: Option<i64>| id.map(node).filter(|id| nodes.iter().any(|node| node.id == *id));
@@ -295,6 +306,7 @@ impl LeaseStore for Leases {
                     node: known(row.get(2)),
                     wanted_by: known(row.get(3)),
                     is_ending: row.get(4),
+                    label: row.get::<_, String>(5).into(),
                 })
                 .collect();
             Ok(Overview { nodes, units })
@@ -319,7 +331,7 @@ fn renewal(LeaseTables { state, nodes, units, .. }: &LeaseTables) -> String {
          live AS (SELECT id, CASE WHEN id = $1 THEN $2 ELSE leaving END AS leaving FROM {nodes} \
              WHERE expires > clock_timestamp()), \
          ended AS (DELETE FROM {units} u WHERE u.ending AND {} RETURNING 1), \
-         seen AS (SELECT pipeline, slot, shares, ending, o.id AS owner, w.id AS wanted_by FROM {units} u \
+         seen AS (SELECT pipeline, slot, shares, ending, label, o.id AS owner, w.id AS wanted_by, {} AS fits FROM {units} u \
              LEFT JOIN live o ON o.id = u.owner LEFT JOIN live w ON w.id = u.wanted_by \
              WHERE o.id IS NOT NULL OR NOT u.ending), \
          loads AS (SELECT live.id, live.leaving, count(seen.owner) AS load FROM live \
@@ -330,7 +342,8 @@ fn renewal(LeaseTables { state, nodes, units, .. }: &LeaseTables) -> String {
              coalesce((SELECT number FROM {state} WHERE kind = '{REVISION}' AND pipeline = '' AND slot = 0 \
                  AND connector = '' AND partition = ''), 0) AS revision, \
              (SELECT count(*) FROM seen) AS units, \
-             (SELECT count(*) FROM seen WHERE owner IS NULL) AS free, \
+             (SELECT count(*) FROM seen WHERE owner IS NULL AND fits) AS free, \
+             (SELECT count(*) FROM seen WHERE owner IS NULL AND fits AND label <> '') AS labelled, \
              (SELECT count(*) FROM seen WHERE wanted_by = $1 AND owner <> $1) AS asked, \
              ARRAY(SELECT id FROM loads ORDER BY id) AS ids, \
              ARRAY(SELECT load FROM loads ORDER BY id) AS loads, \
@@ -341,7 +354,8 @@ fn renewal(LeaseTables { state, nodes, units, .. }: &LeaseTables) -> String {
              ARRAY(SELECT wanted_by IS NOT NULL FROM seen WHERE owner = $1 ORDER BY pipeline, slot) AS wanted, \
              ARRAY(SELECT ending FROM seen WHERE owner = $1 ORDER BY pipeline, slot) AS ending",
         end(),
-        is_free(nodes)
+        is_free(nodes),
+        fits(nodes)
     )
 }
 

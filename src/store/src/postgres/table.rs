@@ -190,7 +190,7 @@ impl Table {
                     let found = |stored| compare::provision(stored, provision);
                     self.bring_in_line(transaction, found).await?
                 }
-                Write::Import { provision, set, shares } => self.import(transaction, provision, set, shares).await?,
+                Write::Import { provision, set, spreads } => self.import(transaction, provision, set, spreads).await?,
                 Write::Replace { pipeline, at } => {
                     let found = |stored: BTreeMap<Str, StoredPipeline>| {
                         compare::replace(stored.get(&pipeline.id), pipeline, *at)
@@ -212,16 +212,21 @@ impl Table {
                         .await?
                         .map(|_| WriteResult::Nothing)
                 }
-                Write::Want { pipeline, shares } => match self.want(transaction, pipeline, *shares).await? {
+                Write::Want { pipeline, spread } => match self.want(transaction, pipeline, spread).await? {
                     true => {
                         let waits = Status::Stopped { reason: StopReason::System };
                         let changed = self.change_pipeline(transaction, pipeline, |stored| stored.status = waits).await?;
-                        changed.map(|_| WriteResult::Units(u64::from(*shares)))
+                        changed.map(|_| WriteResult::Units(u64::from(spread.units)))
                     }
                     false => Ok(WriteResult::Units(0)),
                 },
-                Write::Reshape { pipeline, shares } => {
-                    let changed = self.reshape(transaction, pipeline, *shares).await?;
+                Write::Label { pipeline, label } => {
+                    let sql = format!("UPDATE {} SET label = $2 WHERE pipeline = $1 AND label <> $2", self.units);
+                    transaction.execute(&sql, &[&pipeline.as_str(), &label.as_str()]).await?;
+                    Ok(WriteResult::Units(0))
+                }
+                Write::Reshape { pipeline, spread } => {
+                    let changed = self.reshape(transaction, pipeline, spread).await?;
                     Ok(WriteResult::Units(u64::from(changed)))
                 }
                 Write::End { pipeline } => {

@@ -10,7 +10,7 @@ use anabranch_record::text::Str;
 use super::leases::is_free;
 use super::session::{Client, Failure as Error, Transaction};
 use super::table::{EPOCH, KEY, MARK, RECEIPT, Table};
-use crate::request::{ReadResult, Write, WriteResult, fence};
+use crate::request::{ReadResult, Spread, Write, WriteResult, fence};
 use crate::tables::{decode, encode, latest, mark_of};
 
 impl Table {
@@ -46,25 +46,25 @@ impl Table {
         Ok(Ok(Epoch { unit: unit.clone(), number: number(row.get(0)) }))
     }
 
-    /// Has the nodes of a cluster run a pipeline, in this number of units. Returns `false` if they do already.
+    /// Has the nodes of a cluster run a pipeline. Returns `false` if they do already.
     ///
     /// If the pipeline had another number of units, its marks are moved to the units of their lanes. Earlier runs are fenced.
     pub(super) async fn want(
         &self,
         transaction: &Transaction<'_>,
         pipeline: &Str,
-        shares: u32,
+        Spread { units, label }: &Spread,
     ) -> Result<bool, Error> {
         let sql = format!(
-            "INSERT INTO {0} (pipeline, slot, shares) SELECT $1, slot, $2 FROM generate_series(0, $2 - 1) slot \
+            "INSERT INTO {0} (pipeline, slot, shares, label) SELECT $1, slot, $2, $3 FROM generate_series(0, $2 - 1) slot \
              WHERE NOT EXISTS (SELECT FROM {0} WHERE pipeline = $1) ON CONFLICT DO NOTHING",
             self.units
         );
-        let shares_number = i64::from(shares);
-        if transaction.execute(&sql, &[&pipeline.as_str(), &shares_number]).await? == 0 {
+        let count = i64::from(*units);
+        if transaction.execute(&sql, &[&pipeline.as_str(), &count, &label.as_str()]).await? == 0 {
             return Ok(false);
         }
-        self.distribute(transaction, pipeline, Slots::none(shares)).await?;
+        self.distribute(transaction, pipeline, Slots::none(*units)).await?;
         // Runs that hang may have had other units.
         let sql = format!(
             "UPDATE {} SET number = greatest(number + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) \
@@ -80,11 +80,11 @@ impl Table {
         &self,
         transaction: &Transaction<'_>,
         pipeline: &Str,
-        shares: u32,
+        spread: &Spread,
     ) -> Result<bool, Error> {
         let sql = format!("DELETE FROM {} WHERE pipeline = $1 AND shares <> $2 AND NOT ending", self.units);
-        let is_other = transaction.execute(&sql, &[&pipeline.as_str(), &i64::from(shares)]).await? > 0;
-        if is_other { self.want(transaction, pipeline, shares).await } else { Ok(false) }
+        let is_other = transaction.execute(&sql, &[&pipeline.as_str(), &i64::from(spread.units)]).await? > 0;
+        if is_other { self.want(transaction, pipeline, spread).await } else { Ok(false) }
     }
 
     /// Moves the marks and receipts of a pipeline to the slots of their lanes. Returns `true` if one had another slot.

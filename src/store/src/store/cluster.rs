@@ -20,7 +20,7 @@ use crate::error::OpenError;
 use crate::owner::StoreOwnership;
 #[cfg(feature = "postgres")]
 use crate::postgres::{Leases, Postgres, PostgresError};
-use crate::request::{Write, WriteResult, contradiction};
+use crate::request::{Spread, Write, WriteResult, contradiction};
 
 impl Store {
     /// Opens the store in PostgreSQL as a node of a cluster, and joins the cluster some time later. Unlike
@@ -75,33 +75,41 @@ impl Store {
     }
 
     /// Imports the configuration that files declare, unless a later set of files was imported: see [`Import`]. Statuses
-    /// stay. `shares` has the numbers of units of pipelines that have more than one.
+    /// stay. `spreads` says how the nodes run the pipelines; those that are absent run in one unit anywhere.
     ///
     /// # Errors
     /// The store cannot be written; nothing was changed.
-    pub async fn import(&self, provision: Provision, shares: BTreeMap<Str, u32>) -> Result<Import, StoreError> {
+    pub async fn import(&self, provision: Provision, spreads: BTreeMap<Str, Spread>) -> Result<Import, StoreError> {
         let set = identity(&provision)?;
-        match self.write(Write::Import { provision, set, shares }).await? {
+        match self.write(Write::Import { provision, set, spreads }).await? {
             WriteResult::Imported(import) => Ok(import),
             other => Err(contradiction(&other)),
         }
     }
 
-    /// Has the nodes of the cluster run a pipeline, in this number of units. Returns `false` if they do already, or if the
-    /// store is not shared.
+    /// Has the nodes of the cluster run a pipeline. Returns `false` if they do already, or if the store is not shared.
     ///
     /// # Errors
     /// The store cannot be written.
-    pub async fn want(&self, pipeline: &Str, shares: u32) -> Result<bool, StoreError> {
-        Ok(self.units(Write::Want { pipeline: pipeline.clone(), shares }).await? > 0)
+    pub async fn want(&self, pipeline: &Str, spread: Spread) -> Result<bool, StoreError> {
+        Ok(self.units(Write::Want { pipeline: pipeline.clone(), spread }).await? > 0)
     }
 
     /// Has the nodes of the cluster run a pipeline in another number of units, if they run it. Its runs end without draining.
     ///
     /// # Errors
     /// The store cannot be written.
-    pub async fn reshape(&self, pipeline: &Str, shares: u32) -> Result<(), StoreError> {
-        self.units(Write::Reshape { pipeline: pipeline.clone(), shares }).await.map(drop)
+    pub async fn reshape(&self, pipeline: &Str, spread: Spread) -> Result<(), StoreError> {
+        self.units(Write::Reshape { pipeline: pipeline.clone(), spread }).await.map(drop)
+    }
+
+    /// Has only nodes with a label take units of a pipeline; empty = all. Nodes that have some keep them until they release
+    /// them.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub async fn set_label(&self, pipeline: &Str, label: Str) -> Result<(), StoreError> {
+        self.units(Write::Label { pipeline: pipeline.clone(), label }).await.map(drop)
     }
 
     /// Returns a text that identifies this store, if several processes share it.

@@ -109,6 +109,7 @@ fn pipeline() -> StoredPipeline {
         connectors: vec![connector("in", "source"), connector("out", "destination")],
         processors: vec![processor("a"), processor("b")],
         unmatched: None,
+        placement: None,
         detached_connectors: vec![],
         detached: false,
         status: Status::Stopped { reason: StopReason::User },
