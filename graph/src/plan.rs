@@ -73,6 +73,8 @@ pub struct Compiled {
     pub warnings: Diagnostics,
     /// Values that must be masked in logs, faults and dead letters; sorted and unique.
     pub secrets: Vec<Str>,
+    /// True if the nodes of a cluster run the pipeline.
+    pub cluster: bool,
 }
 
 /// Compiles a pipeline without opening anything. O(nodes × applied rewrites).
@@ -108,7 +110,8 @@ fn stages(config: &PipelineConfig, options: &CompileOptions, lowered: lower::Low
         return Err(findings);
     }
     let fuse::Fused { plan, cuts, members } = fuse::fuse(&config.id.value, &rewritten, options.limits)?;
-    Ok(Compiled { lowered, rewritten, stages: Arc::new(plan), cuts, members, warnings: findings, secrets })
+    let (stages, cluster) = (Arc::new(plan), options.cluster);
+    Ok(Compiled { lowered, rewritten, stages, cuts, members, warnings: findings, secrets, cluster })
 }
 
 /// Masks secrets in findings: names in shapes come from settings, which may hold secret values.

@@ -1,5 +1,6 @@
 //! Nodes of a cluster: real processes that share a store in PostgreSQL.
 
+mod failover;
 mod placed;
 mod pooled;
 mod shared;

@@ -292,7 +292,7 @@ impl<'a> Picture<'a> {
             stages,
             wires: if pass == Pass::Fused { &compiled.cuts } else { &[] },
             dead_letter_queue: DeadLetters { plugin, window_size: *window_size, window_nack_threshold: *threshold },
-            routes: route::all(&compiled.lowered, replay_rows),
+            routes: route::all(&compiled.lowered, replay_rows, compiled.cluster),
             limits: Bounds { replay_rows, held_bytes, queue_strips, queue_bytes },
             measured: measured.map(Totals::of),
         }

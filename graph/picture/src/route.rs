@@ -22,6 +22,19 @@ pub(super) struct Route<'a> {
     #[serde(rename = "effectivelyOnceIf", skip_serializing_if = "Option::is_none")]
     pub(super) condition: Option<&'static str>,
     pub(super) replay: Repeats,
+    /// In a cluster: what the destination does with writes of a node that was paused and has lost the pipeline.
+    #[serde(rename = "pausedNode", skip_serializing_if = "Option::is_none")]
+    pub(super) paused: Option<PausedWrites>,
+}
+
+/// What a destination does with the writes of a node that was paused for longer than its lease.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum PausedWrites {
+    /// It refuses them.
+    Refused,
+    /// It accepts what was in flight, which arrives once more.
+    Accepted,
 }
 
 /// Delivery guarantee.
@@ -53,7 +66,7 @@ pub(super) struct Repeats {
 }
 
 /// Returns all paths, by source, then by destination. O(sources × nodes).
-pub(super) fn all(plan: &PlanGraph, replay_rows: usize) -> Vec<Route<'_>> {
+pub(super) fn all(plan: &PlanGraph, replay_rows: usize, cluster: bool) -> Vec<Route<'_>> {
     let indices: Vec<NodeIndex> = plan.node_indices().collect();
     let mut routes = Vec::new();
     for &source in indices.iter().filter(|n| matches!(plan[**n].kind, NodeKind::Source(_))) {
@@ -90,6 +103,10 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize) -> Vec<Route<'_>> {
                 order: "kept-per-partition",
                 condition,
                 replay: Repeats { records, copies: copies.0 },
+                paused: cluster.then(|| match write.destination.refuses_earlier_runs() {
+                    true => PausedWrites::Refused,
+                    false => PausedWrites::Accepted,
+                }),
             });
         }
     }
@@ -123,7 +140,10 @@ fn copies(plan: &PlanGraph, indices: &[NodeIndex], source: NodeIndex) -> Vec<Opt
 impl Route<'_> {
     /// Returns `true` if two paths have the same guarantees.
     fn promises_as(&self, other: &Route<'_>) -> bool {
-        self.delivery == other.delivery && self.condition == other.condition && self.replay == other.replay
+        self.delivery == other.delivery
+            && self.condition == other.condition
+            && self.replay == other.replay
+            && self.paused == other.paused
     }
 
     /// Describes delivery and order.
@@ -154,8 +174,19 @@ impl Route<'_> {
         guarantee.to_owned()
     }
 
-    /// Describes the records repeated after a crash.
+    /// Describes the records repeated after a crash, and those of a paused node.
     pub(super) fn duplicates(&self) -> String {
+        let after_crash = self.after_crash();
+        match self.paused {
+            None => after_crash,
+            Some(PausedWrites::Refused) => format!("{after_crash}; what a node writes that was paused is refused"),
+            Some(PausedWrites::Accepted) => {
+                format!("{after_crash}; a node that was paused for more than 4 s may deliver once more what it had in flight")
+            }
+        }
+    }
+
+    fn after_crash(&self) -> String {
         let records = self.replay.records as u64;
         let rows = format!("{} {}", grouped(records), plural(records, "record"));
         match self.replay.copies {

@@ -101,6 +101,13 @@ pub trait Destination: Send + Sync {
         false
     }
 
+    /// Returns `true` if the destination refuses what an earlier run still writes after a later one has opened it
+    /// ([`Host::shared`]). Otherwise a process that was paused may deliver once more what it had in flight; `pipelines plan`
+    /// says so. `false` by default.
+    fn refuses_earlier_runs(&self) -> bool {
+        false
+    }
+
     /// Returns how the executor writes to the destination; `pipelines plan` prints it.
     fn policy(&self) -> WritePolicy;
 

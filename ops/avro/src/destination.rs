@@ -128,6 +128,10 @@ impl Destination for ConvertingDestination {
         self.inner.takes_shares()
     }
 
+    fn refuses_earlier_runs(&self) -> bool {
+        self.inner.refuses_earlier_runs()
+    }
+
     fn policy(&self) -> WritePolicy {
         self.inner.policy()
     }

@@ -367,6 +367,10 @@ impl Destination for KafkaDestination {
         self.exactly_once.is_none()
     }
 
+    fn refuses_earlier_runs(&self) -> bool {
+        self.exactly_once.is_some()
+    }
+
     fn policy(&self) -> WritePolicy {
         match self.exactly_once {
             None => WritePolicy { rows: ROWS, bytes: BYTES, linger: Duration::ZERO, retry: Retry::Idempotent },

@@ -291,6 +291,10 @@ impl Destination for PostgresDestination {
         true
     }
 
+    fn refuses_earlier_runs(&self) -> bool {
+        true
+    }
+
     fn policy(&self) -> WritePolicy {
         let retry = if self.0.exactly_once { Retry::Transactional } else { Retry::Idempotent };
         WritePolicy { rows: 4096, bytes: 4 << 20, linger: Duration::ZERO, retry }

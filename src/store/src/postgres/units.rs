@@ -95,7 +95,7 @@ impl Table {
             self.state
         );
         let rows = transaction.query(&sql, &[&pipeline.as_str()]).await?;
-        let mut moved: (Vec<String>, Vec<String>, Vec<String>, Vec<i64>, Vec<i64>) = Default::default();
+        let mut moved = MovedRows::default();
         for row in &rows {
             let (kind, connector, partition): (String, String, String) = (row.get(0), row.get(1), row.get(2));
             let of_lane = match kind == RECEIPT {
@@ -105,14 +105,14 @@ impl Table {
             let (before, Some(of_lane)) = (row.get::<_, i64>(3), of_lane) else { continue };
             let after = i64::from(slots.slot_of(&of_lane));
             if after != before {
-                moved.0.push(kind);
-                moved.1.push(connector);
-                moved.2.push(partition);
-                moved.3.push(before);
-                moved.4.push(after);
+                moved.kinds.push(kind);
+                moved.connectors.push(connector);
+                moved.partitions.push(partition);
+                moved.before.push(before);
+                moved.after.push(after);
             }
         }
-        if moved.0.is_empty() {
+        if moved.kinds.is_empty() {
             return Ok(false);
         }
         // A lane that has marks in several slots, because it changed its slot, keeps one of them: rows of the others would
@@ -129,7 +129,7 @@ impl Table {
                  WHERE substring(EXCLUDED.value FOR 16) > substring(t.value FOR 16)",
             self.state
         );
-        let (kinds, connectors, partitions, before, after) = moved;
+        let MovedRows { kinds, connectors, partitions, before, after } = moved;
         transaction
             .execute(&sql, &[&pipeline.as_str(), &kinds, &connectors, &partitions, &before, &after])
             .await?;
@@ -300,6 +300,16 @@ impl Table {
             |row: &&tokio_postgres::Row| Owned { connector: row.get(1), partition: row.get(2), value: row.get(4) };
         Ok((theirs, rows.iter().map(owned).collect()))
     }
+}
+
+/// Rows of the state table that move to other slots, by column.
+#[derive(Default)]
+struct MovedRows {
+    kinds: Vec<String>,
+    connectors: Vec<String>,
+    partitions: Vec<String>,
+    before: Vec<i64>,
+    after: Vec<i64>,
 }
 
 /// A mark or receipt of a unit.
