@@ -24,36 +24,39 @@ pub(super) struct Arguments {
 
 const COMMAND: &str = "cluster";
 
+/// Path of the nodes and units.
+pub(super) const NODES: &str = "/v1/cluster";
+
 /// The nodes and the units.
 #[derive(Debug, Deserialize)]
-struct ClusterAnswer {
-    nodes: Vec<NodeAnswer>,
-    units: Vec<UnitAnswer>,
+pub(super) struct ClusterAnswer {
+    pub(super) nodes: Vec<NodeAnswer>,
+    pub(super) units: Vec<UnitAnswer>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct NodeAnswer {
-    name: String,
+pub(super) struct NodeAnswer {
+    pub(super) name: String,
     id: String,
-    url: String,
-    version: String,
+    pub(super) url: String,
+    pub(super) version: String,
     #[serde(default)]
     labels: Vec<String>,
     is_this: bool,
     is_leaving: bool,
     units: usize,
     age_seconds: f64,
-    silence_seconds: f64,
+    pub(super) silence_seconds: f64,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct UnitAnswer {
-    pipeline: String,
+pub(super) struct UnitAnswer {
+    pub(super) pipeline: String,
     slot: u32,
     #[serde(default)]
-    node: Option<String>,
+    pub(super) node: Option<String>,
     #[serde(default)]
     moves_to: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +66,7 @@ struct UnitAnswer {
 }
 
 impl UnitAnswer {
-    fn detail(&self) -> String {
+    pub(super) fn detail(&self) -> String {
         match (self.is_ending, &self.moves_to, &self.node) {
             (true, ..) => "is being stopped".to_owned(),
             (false, Some(heir), _) => format!("moves to {heir}"),
@@ -71,7 +74,9 @@ impl UnitAnswer {
                 Some(label) => format!("waits for a node with the label {label}"),
                 None => "waits for a node".to_owned(),
             },
-            (false, None, Some(_)) => self.label.iter().map(|label| format!("only on nodes with the label {label}")).collect(),
+            (false, None, Some(_)) => {
+                self.label.iter().map(|label| format!("only on nodes with the label {label}")).collect()
+            }
         }
     }
 }
@@ -83,7 +88,7 @@ pub(super) fn cluster(arguments: &Arguments, context: &Context) -> Report {
 fn shown(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
     let settings = context.settings(COMMAND, &arguments.settings.0)?;
     let remote = Remote::of(COMMAND, &settings)?;
-    let ClusterAnswer { nodes, units } = remote.get("/v1/cluster")?;
+    let ClusterAnswer { nodes, units } = remote.get(NODES)?;
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["NODE", "UNITS", "JOINED", "RENEWED", "VERSION", "URL", "DETAIL"]);
     for node in &nodes {

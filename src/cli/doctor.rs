@@ -4,6 +4,7 @@ mod ahead;
 mod ends;
 mod letters;
 mod machine;
+mod nodes;
 mod parts;
 
 use std::ffi::OsString;
@@ -127,6 +128,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("pipelines.progress", parts::progress),
     ("pipelines.ahead", ahead::objects),
     ("store.reachable", parts::store),
+    ("cluster.nodes", nodes::alike),
     ("dead_letters.evicted", letters::evicted),
     ("network.http", parts::listener),
     ("plugins.builtin", parts::builtin),

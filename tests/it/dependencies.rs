@@ -129,6 +129,7 @@ const PROGRAM: [(&str, &str, &[&str]); 9] = [
             "anabranch-allocator",
             "anabranch-api",
             "anabranch-config",
+            "anabranch-cluster",
             "anabranch-graph",
             "anabranch-ops-tls",
             "anabranch-picture",

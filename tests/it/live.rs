@@ -198,8 +198,10 @@ fn metrics_are_those_of_the_docs() {
         let names = names.filter(|name| name != "le");
         exported.get_mut(name).unwrap_or_else(|| panic!("no type: {line}")).1.extend(names);
     }
-    // Only sources that count them have these.
+    // Only sources that count them, and nodes of a cluster, have these.
     let elsewhere = [
+        "anabranch_cluster_member",
+        "anabranch_cluster_units",
         "anabranch_source_backlog_records",
         "anabranch_source_backlog_objects",
         "anabranch_source_partition_backlog_records",

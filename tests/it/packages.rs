@@ -154,3 +154,58 @@ fn the_image_starts_what_is_there() {
     let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
     assert!(compiled == 1 && manifest.contains("[profile.dist]"));
 }
+
+/// Names of the variables with settings in a text.
+fn variables(text: &str) -> std::collections::BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("ANABRANCH_")).map(str::to_owned).collect()
+}
+
+/// Neither is run here: there is no Kubernetes and no Docker.
+#[test]
+fn the_chart_and_the_compose_file_set_what_there_is() {
+    let values: serde_json::Value = serde_saphyr::from_str(&packaging("helm/values.yaml")).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(&packaging("helm/values.schema.json")).unwrap();
+    let schema = jsonschema::validator_for(&schema).unwrap();
+    let errors: Vec<String> = schema.iter_errors(&values).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+    for wrong in [serde_json::json!({ "replicas": 0 }), serde_json::json!({ "replica": 3 })] {
+        let mut changed = values.clone();
+        changed.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
+        assert!(!schema.is_valid(&changed), "{changed}");
+    }
+    let compose = packaging("compose/compose.yaml");
+    let parsed: serde_json::Value = serde_saphyr::from_str(&compose).unwrap();
+    assert_eq!(parsed["services"].as_object().map(|services| services.len()), Some(4));
+    let deployment = packaging("helm/templates/nodes.yaml");
+    let workspace = Workspace::new();
+    for text in [&compose, &deployment] {
+        let mut command = workspace.command(["config", "--json"]);
+        for name in variables(text) {
+            let value = match name.as_str() {
+                "ANABRANCH_CLUSTER_SLOTS" => "8",
+                "ANABRANCH_CLUSTER_ADDRESS" => "http://10.0.0.1:8080",
+                "ANABRANCH_API_HTTP_ADDRESS" => "0.0.0.0:8080",
+                "ANABRANCH_CLUSTER_URL" => "postgresql://server/x",
+                _ => "given",
+            };
+            command.env(name, value);
+        }
+        let output = Process::spawn(&mut command).finish().expect_code(0);
+        assert_eq!(output.stderr, "", "no variable is unknown or without effect");
+        let report: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+        let from_environment = report["result"]["settings"].as_object().unwrap().values();
+        let count = from_environment.filter(|setting| setting["source"] == "environment").count();
+        assert_eq!(count, variables(text).len(), "{}", output.stdout);
+    }
+    // A drain may take as long as it may.
+    let settings = effective(&workspace_of("pipelines.path: /etc/anabranch/pipelines\n"));
+    assert_eq!(settings["shutdown.timeout"], "25s");
+    assert!(values["terminationGracePeriodSeconds"].as_u64() > Some(25) && compose.contains("stop_grace_period: 60s"));
+}
+
+fn workspace_of(settings: &str) -> Workspace {
+    let workspace = Workspace::new();
+    workspace.write("anabranch.yaml", settings);
+    workspace
+}

@@ -25,12 +25,17 @@ impl MapKind {
     pub(super) fn fields(self) -> &'static [&'static str] {
         match self {
             MapKind::Document => &["version", "pipelines"],
-            MapKind::Pipeline => {
-                &[
-                    "id", "status", "name", "description", "connectors", "processors", "unmatched", "placement",
-                    "dead-letter-queue",
-                ]
-            }
+            MapKind::Pipeline => &[
+                "id",
+                "status",
+                "name",
+                "description",
+                "connectors",
+                "processors",
+                "unmatched",
+                "placement",
+                "dead-letter-queue",
+            ],
             MapKind::Connector => &["id", "type", "plugin", "name", "condition", "settings", "processors"],
             MapKind::Processor => &["id", "plugin", "condition", "settings", "workers"],
             MapKind::DeadLetterQueue => &["plugin", "settings", "window-size", "window-nack-threshold"],
@@ -57,7 +62,7 @@ impl MapKind {
                 Some("processors")
             }
             (MapKind::Pipeline, "otherwise" | "default-route" | "no-match" | "unrouted") => Some("unmatched"),
- (MapKind::Pipeline, "labels" | "affinity" | "node" | "nodes") => Some("placement"),
+            (MapKind::Pipeline, "labels" | "affinity" | "node" | "nodes") => Some("placement"),
             (MapKind::Processor | MapKind::Connector, "if" | "when" | "filter" | "cond" | "where" | "only-if") => {
                 Some("condition")
             }

@@ -181,7 +181,9 @@ impl Route<'_> {
             None => after_crash,
             Some(PausedWrites::Refused) => format!("{after_crash}; what a node writes that was paused is refused"),
             Some(PausedWrites::Accepted) => {
-                format!("{after_crash}; a node that was paused for more than 4 s may deliver once more what it had in flight")
+                format!(
+                    "{after_crash}; a node that was paused for more than 4 s may deliver once more what it had in flight"
+                )
             }
         }
     }

@@ -103,13 +103,13 @@ impl Slots {
     pub fn slot_of(self, partition: &Partition) -> u32 {
         let name = partition.0.as_str();
         let rest = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let number = name[rest.len()..].bytes().fold(0u64, |number, digit| {
-            number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'))
-        });
+        let number = name[rest.len()..]
+            .bytes()
+            .fold(0u64, |number, digit| number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')));
         // FNV-1a, 64 bits (draft-eastlake-fnv). It is part of the stored form: the slot of a partition must not change.
-        let hash = rest.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let hash = rest
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         (((hash ^ (hash >> 32)).wrapping_add(number)) % u64::from(self.of)) as u32
     }
 }

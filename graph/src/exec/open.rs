@@ -334,7 +334,8 @@ async fn open_source(
     for (partition, start) in &starts {
         if start.is_elsewhere() && !mutant!(ElsewhereContinues) {
             let id = Lanes::lane_id(&spec.connector, partition);
-            let mark = beginning(&context.confirmed, claims.number(partition), &id, resume.get(partition), start.position());
+            let mark =
+                beginning(&context.confirmed, claims.number(partition), &id, resume.get(partition), start.position());
             resume.insert(partition.clone(), mark.clone());
             begun.push((id, mark));
         }

@@ -161,8 +161,7 @@ impl Fence {
              ORDER BY slot FOR UPDATE",
             self.tables.writers
         );
-        let rows =
-            client.query(&sql, &[&self.pipeline, &self.slot_list, &self.destination, &self.epoch]).await?;
+        let rows = client.query(&sql, &[&self.pipeline, &self.slot_list, &self.destination, &self.epoch]).await?;
         if rows.len() < self.slot_list.len() {
             return Err(self.epoch_mismatch(client).await?);
         }
@@ -342,8 +341,7 @@ impl Fence {
         let generations = marks.iter().map(|(_, mark)| number(mark.generation)).collect::<Result<Vec<_>, _>>()?;
         let seqs = marks.iter().map(|(_, mark)| number(mark.seq)).collect::<Result<Vec<_>, _>>()?;
         let positions: Vec<&[u8]> = marks.iter().map(|(_, mark)| &mark.position.0[..]).collect();
-        let slots: Vec<i64> =
-            marks.iter().map(|(lane, _)| i64::from(self.slots.slot_of(&lane.partition))).collect();
+        let slots: Vec<i64> = marks.iter().map(|(lane, _)| i64::from(self.slots.slot_of(&lane.partition))).collect();
         let known: Vec<Option<(u64, u64)>> = marks.iter().map(|(lane, _)| self.stored.get(lane).copied()).collect();
         let was = |of: fn((u64, u64)) -> u64| known.iter().map(move |it| it.map(of).map(number).transpose());
         let generations_before = was(|(generation, _)| generation).collect::<Result<Vec<_>, _>>()?;

@@ -13,7 +13,7 @@ use axum::http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, UPGRADE, VARY, WWW_AUTHENTICATE,
     X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
@@ -21,10 +21,12 @@ use percent_encoding::percent_decode_str;
 use subtle::ConstantTimeEq as _;
 use tokio::time::timeout;
 
-use crate::cluster::FORWARDED;
 use crate::codes;
 use crate::connections::Slot;
 use crate::error::{ApiError, Kind, RegistryError};
+
+/// The header of a request that a node of a cluster forwards, with the name of that node.
+pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("anabranch-forwarded-by");
 
 /// Time limit of a response.
 const ANSWER: Duration = Duration::from_secs(30);

@@ -5,25 +5,18 @@
 pub(crate) mod live;
 mod merge;
 mod overview;
-mod peers;
 
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, Method};
+use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use percent_encoding::percent_decode_str;
 
+use crate::access::FORWARDED;
 use crate::view::View;
 pub(crate) use overview::router;
-pub(crate) use peers::Peers;
-
-/// The header of a forwarded request, with the name of the node that forwards it.
-pub(crate) const FORWARDED: HeaderName = HeaderName::from_static("anabranch-forwarded-by");
-
-/// The header of a response, with the name of the node that gave it.
-const ANSWERED: HeaderName = HeaderName::from_static("anabranch-node");
 
 /// Forwards a request for a pipeline that another node runs.
 pub(crate) async fn forwarded(State(view): State<Arc<View>>, request: Request, next: Next) -> Response {

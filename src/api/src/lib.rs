@@ -29,6 +29,7 @@ mod metrics;
 mod namesakes;
 pub mod openapi;
 mod paths;
+mod peers;
 mod pipelines;
 mod plugins;
 mod positions;

@@ -18,15 +18,15 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::access::{Access, ErrorBody};
-use crate::cluster::{self, Peers};
 use crate::codes;
 use crate::credentials::{Credentials, FileStamps};
 use crate::error::{ApiError, Kind};
 use crate::paths::paths;
+use crate::peers::Peers;
 #[cfg(feature = "avro")]
 use crate::schemas;
 use crate::view::View;
-use crate::{access, connections, error, health, metrics, namesakes, openapi, presentation, ui, viewer};
+use crate::{access, cluster, connections, error, health, metrics, namesakes, openapi, presentation, ui, viewer};
 
 /// Maximum body of a request in bytes.
 const BODY: usize = 4 << 20;

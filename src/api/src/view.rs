@@ -5,7 +5,7 @@ use anabranch_service::control::Control;
 use anabranch_service::listener::Served;
 use anabranch_store::Store;
 
-use crate::cluster::Peers;
+use crate::peers::Peers;
 use crate::sessions::Sessions;
 
 /// The parts of the service that the API uses.

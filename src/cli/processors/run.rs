@@ -84,7 +84,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     registry.add_source(PreconfiguredPlugin::new(INPUT, "Records from standard input.", source));
     registry.add_destination(PreconfiguredPlugin::new(OUTPUT, "Records to standard output.", output));
     registry.add_destination(PreconfiguredPlugin::new(ERRORS, "Dead letters to standard error.", errors));
-    let options = CompileOptions { split: settings.arch_v2, once: true, strict: false, limits: settings.limits, cluster: false };
+    let options =
+        CompileOptions { split: settings.arch_v2, once: true, strict: false, limits: settings.limits, cluster: false };
     let compiled = match compile(&config, &registry, &options) {
         Ok(compiled) => compiled,
         Err(findings) => return refused(&findings, &files, context),

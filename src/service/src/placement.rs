@@ -75,11 +75,7 @@ pub(super) async fn place(control: Control, membership: Membership, budget: Opti
     let (tell, known) = watch::channel(None);
     let standing = membership.standing();
     let keeper = Keeper { control: control.clone(), membership, known, budget };
-    tokio::join!(
-        follow_units(&keeper),
-        follow_configuration(&control, standing, tell),
-        follow_statuses(&control),
-    );
+    tokio::join!(follow_units(&keeper), follow_configuration(&control, standing, tell), follow_statuses(&control),);
 }
 
 /// Begins tasks, and tells them which units this node has.

@@ -21,12 +21,12 @@ use crate::codes;
 use crate::credential::Credential;
 use crate::declaration::{ENVIRONMENT_PREFIX, KEYS, SettingKey, SettingType};
 use crate::file;
+use crate::listener::{UNSENDABLE, is_sendable};
 use crate::resolved::{Resolved, Source};
 use crate::settings::{
     ClusterSettings, ConfluentLogin, ConfluentSettings, ConnectorSettings, Database, EgressSettings, PipelineSettings,
     PostgresDatabase, ProcessorSettings, RecoveryPolicy, Schemas, Settings, below,
 };
-use crate::listener::{UNSENDABLE, is_sendable};
 use crate::traces::parse_share;
 
 /// The sources of settings.

@@ -16,7 +16,9 @@ fn failovers() -> usize {
 
 #[test]
 fn claims_that_a_failover_loses_are_made_again_and_nothing_is_doubled() {
-    let (Some(mut primary), Some(database)) = (Server::start(&["wal_level = replica"]), Database::create()) else { return };
+    let (Some(mut primary), Some(database)) = (Server::start(&["wal_level = replica"]), Database::create()) else {
+        return;
+    };
     let rows = 12_000 * failovers();
     let input = Workspace::new();
     let file = input.write("in.txt", lines(rows));

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::{Node, counts, each_has, lines, pipeline, places, wait_for};
 use crate::api::{ask, end, get};
 use crate::process::Workspace;
-use crate::servers::certificates::Certificates;
 use crate::servers::Port;
+use crate::servers::certificates::Certificates;
 use crate::servers::postgres::Database;
 
 const TOKEN: &str = "Authorization: Bearer token-of-users\r\n";

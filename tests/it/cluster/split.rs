@@ -112,8 +112,10 @@ fn any_node_stops_and_starts_all_shares_and_a_planned_move_repeats_nothing() {
     end(b.process);
     let (all, distinct) = counts(&database, "p");
     assert_eq!(all, distinct, "no record is delivered twice");
-    let lost = database.query("SELECT count(*) FROM generate_series(1, (SELECT min(top) FROM (SELECT max(id::int) AS top FROM p \
-                               GROUP BY id::int % 16) tops)) n WHERE n::text NOT IN (SELECT id FROM p)");
+    let lost = database.query(
+        "SELECT count(*) FROM generate_series(1, (SELECT min(top) FROM (SELECT max(id::int) AS top FROM p \
+                               GROUP BY id::int % 16) tops)) n WHERE n::text NOT IN (SELECT id FROM p)",
+    );
     assert_eq!(lost, ["0"]);
 }
 

@@ -384,7 +384,8 @@ impl Reading {
         let exact = start.is_exact(self.replay);
         if start.is_elsewhere() && !mutant!(ElsewhereContinues) {
             let id = Lanes::lane_id(&self.connector, &partition);
-            let mark = beginning(&context.confirmed, self.claims.number(&partition), &id, mark.as_ref(), start.position());
+            let mark =
+                beginning(&context.confirmed, self.claims.number(&partition), &id, mark.as_ref(), start.position());
             begin(&context, id, mark.clone()).await?;
             if let Some(lane) = lane {
                 self.lanes.insert(partition.clone(), context.lanes.restart(lane, mark.clone())?);

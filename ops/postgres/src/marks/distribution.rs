@@ -50,7 +50,8 @@ impl Distribution<'_> {
             format!("SELECT connector, partition, slot FROM {} WHERE pipeline = $1 AND destination = $2", tables.marks);
         let (mut connectors, mut partitions, mut before, mut after) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for row in client.query(&sql, &[pipeline, destination]).await? {
-            let (connector, partition, slot): (String, String, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            let (connector, partition, slot): (String, String, i64) =
+                (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             let its = i64::from(slots.slot_of(&Partition(partition.as_str().into())));
             if its != slot {
                 connectors.push(connector);

@@ -7,7 +7,8 @@ use futures::future::join_all;
 use serde_json::{Map, Value, json};
 
 use super::merge::join;
-use super::{FORWARDED, Peers};
+use crate::access::FORWARDED;
+use crate::peers::Peers;
 use crate::view::View;
 
 /// Member of a pipeline with the names of the nodes that run it.
@@ -18,7 +19,7 @@ fn peers<'v>(view: &'v View, headers: &HeaderMap) -> Option<&'v Peers> {
     view.peers.as_ref().filter(|_| !headers.contains_key(FORWARDED))
 }
 
-/// Adds the pipelines that other nodes run to a sample of this node. To another node, only what this one runs is told.
+/// Adds the pipelines that other nodes run to a sample of this node. Another node gets only what this one runs.
 pub(crate) async fn of_all(view: &View, headers: &HeaderMap, mut sample: Value) -> Value {
     let Some(peers) = peers(view, headers) else {
         if view.peers.is_some()
@@ -70,7 +71,8 @@ pub(crate) async fn of_all(view: &View, headers: &HeaderMap, mut sample: Value) 
 pub(crate) async fn of_one(view: &View, headers: &HeaderMap, id: &str, own: Value) -> Value {
     let Some(peers) = peers(view, headers) else { return own };
     let others = peers.owners(id).await;
-    let path = format!("/v1/pipelines/{}/live", percent_encoding::utf8_percent_encode(id, percent_encoding::NON_ALPHANUMERIC));
+    let path =
+        format!("/v1/pipelines/{}/live", percent_encoding::utf8_percent_encode(id, percent_encoding::NON_ALPHANUMERIC));
     let answers = join_all(others.iter().map(|peer| peers.get(peer, &path))).await;
     let mut nodes = Vec::new();
     let mut sample = None;

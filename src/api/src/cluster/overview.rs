@@ -99,7 +99,8 @@ async fn cluster(State(view): State<Arc<View>>) -> Result<Json<Cluster>, ApiErro
         let what = "this service is not a node of a cluster";
         return Err(ApiError::new(Kind::NotFound, codes::CLUSTER_NONE, what).suggest("set cluster.url"));
     };
-    let unavailable = |error| ApiError::new(Kind::Unavailable, codes::STORE_UNAVAILABLE, format!("state store: {error}"));
+    let unavailable =
+        |error| ApiError::new(Kind::Unavailable, codes::STORE_UNAVAILABLE, format!("state store: {error}"));
     let overview = peers.membership().overview(None).await.map_err(unavailable)?;
     let here = peers.membership().standing().borrow().id;
     Ok(Json(Cluster::of(&overview, here)))

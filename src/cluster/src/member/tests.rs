@@ -96,7 +96,12 @@ impl LeaseStore for Memory {
                     .collect(),
                 held: (seen.iter())
                     .filter(|(_, owner, _)| *owner == Some(id))
-                    .map(|(unit, _, by)| HeldUnit { unit: unit.clone(), of: 1, is_wanted: by.is_some(), is_ending: false })
+                    .map(|(unit, _, by)| HeldUnit {
+                        unit: unit.clone(),
+                        of: 1,
+                        is_wanted: by.is_some(),
+                        is_ending: false,
+                    })
                     .collect(),
                 units: seen.len(),
                 free: seen.iter().filter(|(_, owner, _)| owner.is_none()).count(),

@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use anabranch_cluster::{
-    Announcement, HeldUnit, History, LEASE, LeaseError, LeaseStore, NodeId, NodeLoad, NodeState, Overview, UnitPlace, View,
+    Announcement, HeldUnit, History, LEASE, LeaseError, LeaseStore, NodeId, NodeLoad, NodeState, Overview, UnitPlace,
+    View,
 };
 use anabranch_plugin::state::Unit;
 use anabranch_record::text::Str;

@@ -215,7 +215,8 @@ impl Table {
                 Write::Want { pipeline, spread } => match self.want(transaction, pipeline, spread).await? {
                     true => {
                         let waits = Status::Stopped { reason: StopReason::System };
-                        let changed = self.change_pipeline(transaction, pipeline, |stored| stored.status = waits).await?;
+                        let changed =
+                            self.change_pipeline(transaction, pipeline, |stored| stored.status = waits).await?;
                         changed.map(|_| WriteResult::Units(u64::from(spread.units)))
                     }
                     false => Ok(WriteResult::Units(0)),

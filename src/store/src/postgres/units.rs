@@ -130,9 +130,7 @@ impl Table {
             self.state
         );
         let MovedRows { kinds, connectors, partitions, before, after } = moved;
-        transaction
-            .execute(&sql, &[&pipeline.as_str(), &kinds, &connectors, &partitions, &before, &after])
-            .await?;
+        transaction.execute(&sql, &[&pipeline.as_str(), &kinds, &connectors, &partitions, &before, &after]).await?;
         Ok(true)
     }
 

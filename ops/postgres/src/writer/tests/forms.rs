@@ -161,7 +161,10 @@ async fn another_number_of_slots_keeps_every_mark() {
     let mut both = [one.clone(), other].concat();
     both.sort_by(|one, other| one.0.cmp(&other.0));
     assert_eq!(both, all);
-    all_good(&outcomes(&first.write(Write::new(&row).marks(&[part("in", &one[0].0.partition.0, 90)])).await.unwrap(), 1));
+    all_good(&outcomes(
+        &first.write(Write::new(&row).marks(&[part("in", &one[0].0.partition.0, 90)])).await.unwrap(),
+        1,
+    ));
     let mut whole = open(Slots::WHOLE).await;
     assert_eq!(marks_of(&mut whole).await.len(), 8);
     // The rows of the slots that the pipeline does not have any more are gone.

@@ -14,7 +14,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, CONNECTION, HOST, ORIGIN, UPGRADE};
 use axum::http::uri::PathAndQuery;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -25,11 +25,13 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::{ANSWERED, FORWARDED};
-use crate::access::Access;
+use crate::access::{Access, FORWARDED};
 use crate::codes;
 use crate::error::{ApiError, Kind};
 use crate::sessions::Sessions;
+
+/// The header of a response, with the name of the node that gave it.
+const ANSWERED: HeaderName = HeaderName::from_static("anabranch-node");
 
 /// Time limit of a connection to another node: a node that does not answer has no lease soon.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -144,7 +146,9 @@ impl Peers {
             let tls = self.tls.as_ref().ok_or_else(|| failed("this node has no root certificates".to_owned()))?;
             let name = ServerName::try_from(peer.host.clone()).map_err(|error| failed(error.to_string()))?;
             let secured = tls.connect(name, stream).await;
-            secured.map(|stream| Box::new(stream) as Connection).map_err(|error| failed(anabranch_ops_tls::said(&error)))
+            secured
+                .map(|stream| Box::new(stream) as Connection)
+                .map_err(|error| failed(anabranch_ops_tls::said(&error)))
         };
         timeout(CONNECT, connected)
             .await
@@ -285,7 +289,8 @@ impl Peer {
 
 /// Returns the target of a request without scheme and authority, and without a token in the query.
 fn target(uri: &Uri) -> Uri {
-    let query = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("token="));
+    let query =
+        uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("token="));
     let query = query.collect::<Vec<_>>().join("&");
     let text = if query.is_empty() { uri.path().to_owned() } else { format!("{}?{query}", uri.path()) };
     PathAndQuery::try_from(text).map_or_else(|_| uri.clone(), Uri::from)
