@@ -92,6 +92,7 @@ const PROGRAM: [(&str, &str, &[&str]); 9] = [
         "anabranch-api",
         "src/api/src",
         &[
+            "anabranch-cluster",
             "anabranch-graph",
             "anabranch-ops-avro",
             "anabranch-ops-tls",
@@ -129,7 +130,6 @@ const PROGRAM: [(&str, &str, &[&str]); 9] = [
             "anabranch-allocator",
             "anabranch-api",
             "anabranch-config",
-            "anabranch-cluster",
             "anabranch-graph",
             "anabranch-ops-tls",
             "anabranch-picture",

@@ -176,7 +176,7 @@ fn the_chart_and_the_compose_file_set_what_there_is() {
     }
     let compose = packaging("compose/compose.yaml");
     let parsed: serde_json::Value = serde_saphyr::from_str(&compose).unwrap();
-    assert_eq!(parsed["services"].as_object().map(|services| services.len()), Some(4));
+    assert_eq!(parsed["services"].as_object().map(serde_json::Map::len), Some(4));
     let deployment = packaging("helm/templates/nodes.yaml");
     let workspace = Workspace::new();
     for text in [&compose, &deployment] {

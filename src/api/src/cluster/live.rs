@@ -14,6 +14,9 @@ use crate::view::View;
 /// Member of a pipeline with the names of the nodes that run it.
 const RUN_BY: &str = "runBy";
 
+/// The name of a node, and its numbers of a pipeline.
+type Part = (String, Map<String, Value>);
+
 /// Returns the other nodes, if the request is one of a client and the service is a node.
 fn peers<'v>(view: &'v View, headers: &HeaderMap) -> Option<&'v Peers> {
     view.peers.as_ref().filter(|_| !headers.contains_key(FORWARDED))
@@ -31,7 +34,7 @@ pub(crate) async fn of_all(view: &View, headers: &HeaderMap, mut sample: Value) 
     };
     let others = peers.others().await;
     let answers = join_all(others.iter().map(|peer| peers.get(peer, "/v1/live"))).await;
-    let mut parts: BTreeMap<String, Vec<(String, Map<String, Value>)>> = BTreeMap::new();
+    let mut parts: BTreeMap<String, Vec<Part>> = BTreeMap::new();
     let mut silent = Vec::new();
     for (peer, answer) in others.iter().zip(answers) {
         let Some(Value::Array(pipelines)) = answer.map(|mut answer| answer["pipelines"].take()) else {
