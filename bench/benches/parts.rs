@@ -172,7 +172,7 @@ fn reader(runtime: &Runtime) -> Box<dyn Reader> {
     let services = services(&Arc::new(MemoryStore::new(&Journal::default())));
     let host = Host {
         pipeline: "parts".into(),
-        slots: Slots::WHOLE,
+        slots: Default::default(),
         node: "src".into(),
         log: services.log,
         result_cache: services.result_cache,
