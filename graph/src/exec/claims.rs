@@ -25,22 +25,19 @@ impl Claims {
         Ok(Claims { slots, epochs })
     }
 
-    /// Returns the claim of the unit that a partition belongs to. A partition of another run has none here: it is stored
-    /// under the first claim, so that it is not lost.
-    fn of(&self, partition: &Partition) -> &Epoch {
-        let slot = self.slots.slot_of(partition);
+    /// Returns the claim of a slot. A slot of another run has none here: the first claim stands for it, so that what a source
+    /// reads by mistake is not lost.
+    pub(super) fn of_slot(&self, slot: u32) -> &Epoch {
         self.epochs.iter().find(|epoch| epoch.unit.slot == slot).unwrap_or(&self.epochs[0])
+    }
+
+    fn of(&self, partition: &Partition) -> &Epoch {
+        self.of_slot(self.slots.slot_of(partition))
     }
 
     /// Returns the number of the claim of the unit that a partition belongs to.
     pub(super) fn number(&self, partition: &Partition) -> u64 {
         self.of(partition).number
-    }
-
-    /// Returns the claim under which dead letters are stored. If another run takes one of the other units over, this run
-    /// ends as well.
-    pub(super) fn any(&self) -> &Epoch {
-        &self.epochs[0]
     }
 
     /// Returns the marks of all units.
@@ -88,5 +85,62 @@ struct Part {
 impl Part {
     fn is_empty(&self) -> bool {
         self.moves.is_empty() && self.receipts.is_empty() && self.drops.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anabranch_plugin::testing::{Journal, MemoryStore};
+
+    use super::*;
+
+    fn lane(number: u32) -> LaneId {
+        LaneId { connector: "in".into(), partition: Partition(number.to_string().into()) }
+    }
+
+    fn moves(numbers: std::ops::Range<u32>) -> Vec<(LaneId, Mark)> {
+        numbers.map(|number| (lane(number), Mark::beginning(1))).collect()
+    }
+
+    fn slots(of: u32, some: impl IntoIterator<Item = u32>) -> Slots {
+        some.into_iter().fold(Slots::none(of), Slots::with)
+    }
+
+    #[tokio::test]
+    async fn each_lane_is_stored_in_its_unit_and_siblings_do_not_fence_each_other() {
+        let store = MemoryStore::new(&Journal::default());
+        let pipeline = Str::from("p");
+        let even = Claims::make(&store, &pipeline, slots(4, [0, 2])).await.unwrap();
+        let odd = Claims::make(&store, &pipeline, slots(4, [1, 3])).await.unwrap();
+        let all = moves(0..8);
+        for claims in [&even, &odd] {
+            let own: Vec<_> = all.iter().filter(|(lane, _)| claims.slots.has(&lane.partition)).cloned().collect();
+            assert_eq!(own.len(), 4);
+            claims.commit(&store, Commit::of(&own)).await.unwrap();
+            assert_eq!(claims.load(&store).await.unwrap(), own.into_iter().collect());
+        }
+        // Another run takes one of the units over.
+        let heir = Claims::make(&store, &pipeline, slots(4, [2])).await.unwrap();
+        let (lost, kept): (Vec<_>, Vec<_>) = all
+            .iter()
+            .filter(|(lane, _)| even.slots.has(&lane.partition))
+            .cloned()
+            .partition(|(lane, _)| heir.slots.has(&lane.partition));
+        assert!(!lost.is_empty() && !kept.is_empty());
+        let fenced = even.commit(&store, Commit::of(&lost)).await;
+        assert!(matches!(fenced, Err(StoreError::Fenced { .. })), "{fenced:?}");
+        even.commit(&store, Commit::of(&kept)).await.unwrap();
+        odd.commit(&store, Commit::default()).await.unwrap();
+        assert_eq!(heir.load(&store).await.unwrap(), lost.into_iter().collect());
+    }
+
+    #[tokio::test]
+    async fn what_is_dropped_leaves_the_unit_of_its_lane_only() {
+        let store = MemoryStore::new(&Journal::default());
+        let claims = Claims::make(&store, &"p".into(), slots(2, [0, 1])).await.unwrap();
+        claims.commit(&store, Commit::of(&moves(0..4))).await.unwrap();
+        claims.commit(&store, Commit::default().with_drops(&[lane(1)])).await.unwrap();
+        let left = claims.load(&store).await.unwrap();
+        assert_eq!(left.into_keys().collect::<Vec<_>>(), [lane(0), lane(2), lane(3)]);
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anabranch_plugin::destination::Delivered;
 use anabranch_plugin::host::LogLevel;
 use anabranch_plugin::letter::{FullQueue, KeptLetters, Letter, LetterBounds, LetterForm};
-use anabranch_plugin::state::Epoch;
 use anabranch_plugin::trace::{SpanContext, SpanKind};
 use anabranch_record::fault::Fault;
 use anabranch_record::metadata::key;
@@ -17,6 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use super::Interrupt;
+use super::claims::Claims;
 use super::context::Context;
 use super::deliver::{Delivery, DeliveryOutcome};
 use super::drain::store_fault;
@@ -99,7 +99,7 @@ pub(super) enum Outlet {
     /// A destination, which gets dead letters as records.
     Destination(Delivery),
     /// The state store.
-    Store { epoch: Epoch, bounds: LetterBounds },
+    Store { claims: Claims, bounds: LetterBounds },
     /// The log only; dead letters are not stored.
     Log,
 }
@@ -295,10 +295,23 @@ impl DeadLetters {
     async fn make_durable(&mut self, letters: &[Letter]) -> Result<KeptLetters, Interrupt> {
         let pipeline = &self.context.pipeline;
         let delivery = match &mut self.outlet {
-            Outlet::Store { epoch, bounds } => {
-                // If the store is unavailable, the fault is transient, as for marks: the pipeline recovers.
-                let kept = self.context.services.keep_letters(epoch, letters.to_vec(), bounds).await;
-                return kept.map_err(|error| store_fault(error).at(&self.node).into());
+            Outlet::Store { claims, bounds } => {
+                let mut all = KeptLetters::default();
+                for part in letters.chunk_by(|one, next| one.slot == next.slot) {
+                    let epoch = claims.of_slot(part[0].slot);
+                    let kept = self.context.services.keep_letters(epoch, part.to_vec(), bounds).await;
+                    // If the store is unavailable, the fault is transient, as for marks: the pipeline recovers.
+                    let kept = kept.map_err(|error| store_fault(error).at(&self.node))?;
+                    all = KeptLetters {
+                        kept: all.kept + kept.kept,
+                        evicted: all.evicted + kept.evicted,
+                        full: kept.full,
+                    };
+                    if all.full.is_some() {
+                        break;
+                    }
+                }
+                return Ok(all);
             }
             Outlet::Destination(delivery) => delivery,
             Outlet::Log => return Ok(KeptLetters { kept: letters.len(), ..KeptLetters::default() }),

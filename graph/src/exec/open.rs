@@ -7,7 +7,7 @@ use anabranch_plugin::destination::Writer;
 use anabranch_plugin::host::LogLevel;
 use anabranch_plugin::operator::{Configured, Operator, OperatorContext};
 use anabranch_plugin::source::OpenedSource;
-use anabranch_plugin::state::{Commit, Epoch};
+use anabranch_plugin::state::Commit;
 use anabranch_plugin::trace::SpanKind;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
@@ -98,7 +98,7 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     context.progress.set_queues(gauges);
 
     let dead_node = Str::from(format!("{}-dlq", plan.pipeline));
-    let dead_letter = open_dead_letters(context, plan, &dead_node, claims.any());
+    let dead_letter = open_dead_letters(context, plan, &dead_node, &claims);
     let writers = try_join_all(plan.stages.iter().map(|stage| open_writer(context, stage)));
     let (letters_to, mut writers) = futures::try_join!(dead_letter, writers)?;
 
@@ -255,15 +255,16 @@ async fn open_dead_letters(
     context: &Arc<Context>,
     plan: &StagePlan,
     node: &Str,
-    epoch: &Epoch,
+    claims: &Claims,
 ) -> Result<Outlet, Fault> {
     let destination = &plan.dead_letter.destination;
     if let Some(bounds) = destination.keeps_letters() {
         // Removes expired dead letters, and detects a store without dead letters before a record fails.
-        let kept = context.services.keep_letters(epoch, Vec::new(), &bounds).await;
+        let first = claims.of_slot(0);
+        let kept = context.services.keep_letters(first, Vec::new(), &bounds).await;
         let kept = kept.map_err(|error| store_fault(error).at(node))?;
         context.progress.add_letters_evicted(kept.evicted);
-        return Ok(Outlet::Store { epoch: epoch.clone(), bounds });
+        return Ok(Outlet::Store { claims: claims.clone(), bounds });
     }
     if destination.logs().is_some() && !context.services.log.enabled(LogLevel::Debug) {
         return Ok(Outlet::Log);

@@ -11,12 +11,15 @@ use std::sync::Arc;
 
 use anabranch_graph::exec::Side;
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{Path, Query, State};
+use axum::extract::{OriginalUri, Path, Query, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::access::FORWARDED;
 use crate::error::ApiError;
+use crate::peers::target;
 use crate::view::View;
 use frame::FrameFormat;
 use request::{InspectQuery, Request};
@@ -36,7 +39,8 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
 ///
 /// A websocket with one JSON object per text frame: `{"result": record, "at": {"node", "side"}}` for each record;
 /// `{"dropped": n}`, at most once a second, if records were skipped; `{"failed": n, "message"}` if the condition
-/// failed; `{"status": …}` at the start and when the status changes; `{"error": …}` before it ends.
+/// failed; `{"status": …}` at the start and when the status changes; `{"error": …}` before it ends. In a cluster, the
+/// records are those of all nodes that run the pipeline when the inspection begins.
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/inspect", tag = "inspect",
     params(("id" = String, Path, description = "Id of the pipeline"), InspectQuery),
@@ -46,9 +50,16 @@ async fn of_pipeline(
     State(view): State<Arc<View>>,
     Path(id): Path<String>,
     Query(asked): Query<InspectQuery>,
+    OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
     socket: WebSocketUpgrade,
 ) -> Response {
-    let request = Request::of_pipeline(&view, &id, &asked).await;
+    let mut request = Request::of_pipeline(&view, &id, &asked).await;
+    if let Ok(request) = &mut request
+        && !headers.contains_key(FORWARDED)
+    {
+        request.elsewhere = Some(target(&uri).to_string());
+    }
     upgrade(socket, view, request, FrameFormat::Own)
 }
 

@@ -24,6 +24,9 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
 use crate::access::{Access, FORWARDED};
 use crate::codes;
@@ -66,6 +69,9 @@ pub(crate) struct Peer {
 
 /// A connection to another node.
 pub(crate) type Connection = Box<dyn Stream>;
+
+/// A websocket to another node.
+pub(crate) type PeerSocket = WebSocketStream<Connection>;
 
 /// A stream of bytes in both directions.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -222,6 +228,18 @@ impl Peers {
         answer
     }
 
+    /// Opens a websocket to another node; `None` if it does not answer. `target` is the path with its query.
+    pub(crate) async fn websocket(&self, peer: &Peer, target: &str) -> Option<PeerSocket> {
+        let opened = async {
+            let stream = self.connect(peer).await.ok()?;
+            let mut request = format!("ws://{}{target}", peer.authority()).into_client_request().ok()?;
+            self.sign(peer, request.headers_mut());
+            let unbounded = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
+            client_async_with_config(request, stream, Some(unbounded)).await.ok().map(|(socket, _)| socket)
+        };
+        timeout(NUMBERS, opened).await.ok().flatten()
+    }
+
     /// Waits until a node has no lease any more.
     async fn gone(&self, peer: &Peer) {
         loop {
@@ -288,7 +306,7 @@ impl Peer {
 }
 
 /// Returns the target of a request without scheme and authority, and without a token in the query.
-fn target(uri: &Uri) -> Uri {
+pub(crate) fn target(uri: &Uri) -> Uri {
     let query =
         uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("token="));
     let query = query.collect::<Vec<_>>().join("&");

@@ -258,10 +258,18 @@ impl Control {
 
     /// Has the nodes of the cluster stop a pipeline, wherever it runs.
     async fn end(&self, entry: &PipelineEntry, membership: &Membership, force: bool) -> Result<(), ControlError> {
-        if !self.shared().store.end(&entry.id).await? {
-            // What no node had is stopped at once.
-            let waited = entry.seen.borrow().status.is_live();
-            return if waited { Ok(()) } else { Err(ControlError::NotRunning(entry.id.clone())) };
+        let store = &self.shared().store;
+        let unavailable = |error| StoreError::Unavailable(Box::new(error));
+        let is_wanted = !membership.overview(Some(&entry.id)).await.map_err(unavailable)?.units.is_empty();
+        if !store.end(&entry.id).await? {
+            if !is_wanted {
+                return Err(ControlError::NotRunning(entry.id.clone()));
+            }
+            // It waited for a node.
+            let stopped = Status::Stopped { reason: StopReason::User };
+            store.set_status(&entry.id, stopped.clone()).await?;
+            entry.show(stopped);
+            return Ok(());
         }
         tracing::info!(pipeline = %entry.id, force, "stop requested");
         if force && entry.is_live() {
@@ -274,7 +282,13 @@ impl Control {
     /// Has a node of the cluster run a pipeline that no node runs.
     async fn want(&self, entry: &PipelineEntry) -> Result<(), ControlError> {
         let store = &self.shared().store;
-        store.want(&entry.id, self.spread_of(entry)).await?;
+        if !store.want(&entry.id, self.spread_of(entry)).await?
+            && let Some(membership) = store.membership()
+            && let Ok(overview) = membership.overview(Some(&entry.id)).await
+            && overview.units.iter().any(|place| place.is_ending)
+        {
+            return Err(ControlError::Stopping(entry.id.clone()));
+        }
         if !entry.seen.borrow().status.is_live() {
             entry.show(Status::Stopped { reason: StopReason::System });
         }

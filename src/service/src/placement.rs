@@ -91,15 +91,21 @@ async fn follow_units(keeper: &Keeper) {
         }
         places.retain(|pipeline, place| {
             let now = shares.get(pipeline).cloned().unwrap_or_default();
-            let is_known = now.0.values().any(|hold| place.known.contains(&hold.number));
+            if place.shares.is_closed() {
+                // Its task has ended, and may not have seen the latest units. They come again if this node takes them.
+                let left = now.0.iter().filter(|(_, hold)| place.known.contains(&hold.number));
+                let left: Vec<Unit> = left.map(|(slot, _)| Unit { pipeline: pipeline.clone(), slot: *slot }).collect();
+                let is_left = !left.is_empty();
+                left.into_iter().for_each(|unit| keeper.membership.release(unit));
+                return is_left;
+            }
             place.known.extend(now.0.values().map(|hold| hold.number));
             place.shares.send_if_modified(|before| {
                 let differs = *before != now;
                 *before = now;
                 differs
             });
-            // Units that an ended task is giving away are not for a new one.
-            !place.shares.is_closed() || is_known
+            true
         });
         for (pipeline, shares) in shares.into_iter().filter(|_| may_begin) {
             if places.contains_key(&pipeline) {

@@ -6,6 +6,8 @@ use serde_json::json;
 
 use super::{Node, counts, each_has, places, wait_for};
 use crate::api::{ask, end, get};
+use crate::process::{Workspace, base64_decode};
+use crate::servers::Port;
 use crate::servers::postgres::Database;
 
 /// Numbered records of 16 partitions to a table.
@@ -148,4 +150,39 @@ fn a_pipeline_that_cannot_be_split_any_more_runs_on_one_node() {
     assert_eq!(cluster["units"][0]["slot"], json!(0));
     end(a.process);
     end(b.process);
+}
+
+#[test]
+fn an_inspection_shows_the_records_of_all_nodes_that_run_the_pipeline() {
+    let Some(database) = Database::create() else { return };
+    database.query("CREATE TABLE p (id text, v bigint)");
+    let pipelines = generated("p", 10_000_000, "");
+    let ports = [Port::hold(), Port::hold()];
+    let mut nodes = [("a", &ports[0]), ("b", &ports[1])].map(|(name, port)| {
+        let mut workspace = Workspace::new();
+        let address = format!("127.0.0.1:{}", port.number());
+        workspace.env("ANABRANCH_CLUSTER_URL", &database.url());
+        workspace.env("ANABRANCH_CLUSTER_NODE", name);
+        workspace.env("ANABRANCH_CLUSTER_ADDRESS", &format!("http://{address}"));
+        workspace.env("ANABRANCH_API_HTTP_ADDRESS", &address);
+        workspace.env("DATABASE", &database.url());
+        workspace.write("pipelines/p.yaml", format!("version: \"2.2\"\npipelines:\n{pipelines}"));
+        Node::start(workspace)
+    });
+    wait_for("shares of both", || shares(&database, "p") == ["a:4", "b:4"]);
+    wait_for("the first rows", || counts(&database, "p").0 > 100);
+    let address = nodes[0].process.address();
+    let live = || get(address, "/v1/pipelines/p/live").json();
+    wait_for("numbers of both", || live()["runBy"] == json!(["a", "b"]));
+    assert_eq!(live()["lanes"].as_array().map(Vec::len), Some(16), "the partitions of both");
+    let inspected =
+        nodes[0].workspace.run(&["pipelines", "inspect", "p", "--limit=600", "--sample=1000"]).expect_code(0);
+    let numbers = inspected.stdout.lines().filter_map(|line| {
+        let record: serde_json::Value = serde_json::from_str(line).ok()?;
+        let position = base64_decode(record["position"].as_str()?);
+        String::from_utf8(position).ok()?.parse::<u64>().ok()
+    });
+    let partitions: std::collections::BTreeSet<u64> = numbers.map(|number| number % 16).collect();
+    assert!(partitions.len() > 8, "one node reads eight partitions: {partitions:?}: {}", inspected.stdout);
+    nodes.into_iter().for_each(|node| end(node.process));
 }

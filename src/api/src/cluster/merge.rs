@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn merged(mut ours: Value, theirs: Value) -> Value {
+    fn merged(mut ours: Value, theirs: &Value) -> Value {
         join(ours.as_object_mut().unwrap(), theirs.as_object().unwrap().clone());
         ours
     }
@@ -90,7 +90,7 @@ mod tests {
                 "full": full,
             })
         };
-        let both = merged(part(3, 1.5, 1.0, "2026-01-01", false), part(4, 0.5, 2.5, "2026-02-01", true));
+        let both = merged(part(3, 1.5, 1.0, "2026-01-01", false), &part(4, 0.5, 2.5, "2026-02-01", true));
         assert_eq!(both, part(7, 1.5, 3.5, "2026-02-01", true));
     }
 
@@ -116,6 +116,6 @@ mod tests {
             "edges": [{ "from": 0, "to": 1, "rows": 13, "boundRows": 100 }],
             "backlogs": [{ "connector": "in", "records": 9 }],
         });
-        assert_eq!(merged(ours, theirs), both);
+        assert_eq!(merged(ours, &theirs), both);
     }
 }

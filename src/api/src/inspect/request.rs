@@ -61,6 +61,8 @@ pub(super) struct Request {
     at: InspectPoint,
     pub(super) condition: Option<Arc<CompiledCondition>>,
     pub(super) per_second: u32,
+    /// Path and query of the request, if the records of other nodes that run the pipeline are to be joined.
+    pub(super) elsewhere: Option<String>,
 }
 
 impl Request {
@@ -90,7 +92,7 @@ impl Request {
             let what = format!("the sample is {per_second}, but must be from 1 to {MOST} records per second");
             return Err(ApiError::new(Kind::Malformed(StatusCode::BAD_REQUEST), codes::INSPECT_SAMPLE_INVALID, what));
         }
-        Ok(Request { pipeline: id.into(), at, condition: condition.map(Arc::new), per_second })
+        Ok(Request { pipeline: id.into(), at, condition: condition.map(Arc::new), per_second, elsewhere: None })
     }
 
     /// Creates a request from `id`, which consists of the ids of the pipeline and the connector.
@@ -121,7 +123,7 @@ impl Request {
             let found =
                 places(&compiled.compiled.stages).into_iter().any(|place| is_meant(&place) && *place.node == *part);
             let at = InspectPoint::Node { id: part.into(), connector: Some(connector), side };
-            found.then_some(Request { pipeline, at, condition: None, per_second: MOST })
+            found.then_some(Request { pipeline, at, condition: None, per_second: MOST, elsewhere: None })
         })
     }
 

@@ -211,3 +211,21 @@ async fn a_user_who_may_not_upgrade_is_told_the_statements_that_do() {
     db.query(&statements);
     assert_eq!(marks_of(&mut open_orders(&url).await).await, known());
 }
+
+/// Tables of the second form, as a node of version 0.1.0 left them: a pipeline of one slot, and one of eight.
+#[tokio::test]
+async fn tables_of_the_second_form_are_read() {
+    let Some(db) = Database::create() else { return };
+    db.query(include_str!("../../../fixtures/marks-2.sql"));
+    db.query("CREATE TABLE t (n int)");
+    let open = async |pipeline: &'static str, slots: Slots| {
+        let host = Host { pipeline: pipeline.into(), slots, ..host() };
+        configure(&db.url(), &[("table", "t"), ("exactlyOnce", "true")]).unwrap().open(&host).await.unwrap()
+    };
+    let mut lines = open("lines", Slots::WHOLE).await;
+    assert_eq!(marks_of(&mut lines).await.len(), 1);
+    for slot in 0..8 {
+        let mut numbers = open("numbers", Slots::none(8).with(slot)).await;
+        assert_eq!(marks_of(&mut numbers).await.len(), 1, "slot {slot}");
+    }
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anabranch_cluster::{Announcement, LeaseError, LeaseStore as _, Membership, NodeId, Tenure};
+use anabranch_plugin::state::Slots;
 use tokio::time::Instant;
 
 use super::super::proxy::{FROZEN, OPEN, Proxy};
@@ -201,4 +202,34 @@ async fn nodes_and_a_service_alone_exclude_each_other() {
     let refused = tokio::task::spawn_blocking(move || Store::own(&alone)).await.unwrap();
     let Err(OpenError::Cluster { node, .. }) = refused else { panic!("it was opened") };
     assert_eq!(node, "a");
+}
+
+/// A store as nodes of version 0.1.0 left it: a pipeline of one unit with a label, and one of eight.
+#[tokio::test]
+async fn the_first_form_of_a_cluster_is_read() {
+    let Some(database) = Database::create() else { return };
+    database.query(include_str!("../../../fixtures/cluster-1.sql"));
+    let shared = PostgresDatabase { connection: database.url().into(), table: "anabranch_kv_store".to_owned() };
+    let announced = Announcement { name: "a".into(), labels: vec!["disk".into()], ..Announcement::default() };
+    let store = Store::join(&shared, announced).unwrap();
+    assert_eq!(store.identity().unwrap().len(), 36);
+    let membership = store.membership().unwrap();
+    let mut standing = membership.standing();
+    let has_all = standing.wait_for(|standing| standing.units.len() == 9);
+    tokio::time::timeout(std::time::Duration::from_secs(20), has_all).await.unwrap().unwrap();
+    let numbers = store.positions(&"numbers".into()).await.unwrap();
+    assert_eq!(numbers.len(), 8);
+    let last = numbers.values().map(|mark| std::str::from_utf8(&mark.position.0).unwrap().parse().unwrap()).max();
+    assert_eq!(last, Some(80_u32));
+    // Each unit has the lane of its slot, and what the destination has confirmed.
+    for slot in 0..8 {
+        let epoch = store.claim(&Unit { pipeline: "numbers".into(), slot }).await.unwrap();
+        let lanes: Vec<LaneId> = store.load(&epoch).await.unwrap().into_keys().collect();
+        assert!(matches!(lanes.as_slice(), [lane] if Slots::none(8).slot_of(&lane.partition) == slot), "{lanes:?}");
+        assert_eq!(store.receipts(&epoch).await.unwrap().len(), 1);
+    }
+    let ids: Vec<_> =
+        store.pipelines().await.unwrap().into_iter().map(|stored| (stored.id, stored.placement)).collect();
+    assert_eq!(ids, [("lines".into(), Some("disk".into())), ("numbers".into(), None)]);
+    membership.leave().await;
 }
