@@ -4,7 +4,6 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use anabranch_cluster::Membership;
 use anabranch_graph::exec::{RequestError, RunOptions, Taps};
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::registry::Registry;
@@ -16,7 +15,7 @@ use anabranch_process::runtime::TEXTS;
 use anabranch_record::code::Code;
 use anabranch_record::text::Str;
 use anabranch_settings::RecoveryPolicy;
-use anabranch_store::{Spread, Status, StopReason, Store};
+use anabranch_store::{Status, StopReason, Store};
 use futures::future::Either;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedMutexGuard, Semaphore, mpsc, watch};
@@ -231,73 +230,6 @@ impl Control {
         self.begin(&entry)
     }
 
-    /// Returns why a pipeline that does not run here cannot be stopped or asked.
-    fn not_running(&self, entry: &PipelineEntry) -> ControlError {
-        let is_shared = self.shared().store.membership().is_some();
-        match is_shared && entry.tenure().is_none() && entry.seen.borrow().status.is_live() {
-            true => ControlError::Elsewhere(entry.id.clone()),
-            false => ControlError::NotRunning(entry.id.clone()),
-        }
-    }
-
-    /// Returns how the nodes of a cluster run a pipeline.
-    pub(super) fn spread_of(&self, entry: &PipelineEntry) -> Spread {
-        match entry.plan() {
-            NextStart::Good(pipeline) => self.spread(&pipeline),
-            _ => Spread::default(),
-        }
-    }
-
-    /// Returns how the nodes of a cluster run a compiled pipeline.
-    pub(super) fn spread(&self, pipeline: &Pipeline) -> Spread {
-        Spread {
-            units: if pipeline.compiled.stages.splits() { self.shared().slots } else { 1 },
-            label: pipeline.config.label().cloned().unwrap_or_default(),
-        }
-    }
-
-    /// Has the nodes of the cluster stop a pipeline, wherever it runs.
-    async fn end(&self, entry: &PipelineEntry, membership: &Membership, force: bool) -> Result<(), ControlError> {
-        let store = &self.shared().store;
-        let unavailable = |error| StoreError::Unavailable(Box::new(error));
-        let is_wanted = !membership.overview(Some(&entry.id)).await.map_err(unavailable)?.units.is_empty();
-        if !store.end(&entry.id).await? {
-            if !is_wanted {
-                return Err(ControlError::NotRunning(entry.id.clone()));
-            }
-            // It waited for a node.
-            let stopped = Status::Stopped { reason: StopReason::User };
-            store.set_status(&entry.id, stopped.clone()).await?;
-            entry.show(stopped);
-            return Ok(());
-        }
-        tracing::info!(pipeline = %entry.id, force, "stop requested");
-        if force && entry.is_live() {
-            entry.stop(LifecycleCommand::Kill { by: StopReason::User });
-        }
-        membership.look();
-        Ok(())
-    }
-
-    /// Has a node of the cluster run a pipeline that no node runs.
-    async fn want(&self, entry: &PipelineEntry) -> Result<(), ControlError> {
-        let store = &self.shared().store;
-        if !store.want(&entry.id, self.spread_of(entry)).await?
-            && let Some(membership) = store.membership()
-            && let Ok(overview) = membership.overview(Some(&entry.id)).await
-            && overview.units.iter().any(|place| place.is_ending)
-        {
-            return Err(ControlError::Stopping(entry.id.clone()));
-        }
-        if !entry.seen.borrow().status.is_live() {
-            entry.show(Status::Stopped { reason: StopReason::System });
-        }
-        if let Some(membership) = store.membership() {
-            membership.look();
-        }
-        Ok(())
-    }
-
     /// Stops a pipeline: it stops reading and delivers what it has read. With `force` it drops records in flight, which
     /// are read again at the next start. Returns after the order is given or, with `wait`, after the pipeline has
     /// stopped.
@@ -398,12 +330,6 @@ impl Control {
             }
             Err(_) => Err(ControlError::Late),
         }
-    }
-
-    /// Returns `true` if this service runs the pipeline, or would: always, unless the service is a node of a cluster.
-    pub fn has(&self, id: &str) -> bool {
-        let Some(_) = self.shared().store.membership() else { return true };
-        self.entry(id).is_ok_and(|entry| entry.tenure().is_some() || entry.is_live())
     }
 
     /// Returns the first error of a pipeline that cannot run.

@@ -62,6 +62,7 @@ mod status_line;
 mod stops;
 mod tasks;
 pub mod traces;
+mod units;
 mod variables;
 
 pub use document::text_of;

@@ -92,7 +92,7 @@ async fn follow_units(keeper: &Keeper) {
         places.retain(|pipeline, place| {
             let now = shares.get(pipeline).cloned().unwrap_or_default();
             if place.shares.is_closed() {
-                // Its task has ended, and may not have seen the latest units. They come again if this node takes them.
+                // Its task has ended, perhaps before the latest units came: they are given away too.
                 let left = now.0.iter().filter(|(_, hold)| place.known.contains(&hold.number));
                 let left: Vec<Unit> = left.map(|(slot, _)| Unit { pipeline: pipeline.clone(), slot: *slot }).collect();
                 let is_left = !left.is_empty();
