@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use anabranch_graph::exec::Side;
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{OriginalUri, Path, Query, State};
-use axum::http::HeaderMap;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -50,7 +50,7 @@ async fn of_pipeline(
     State(view): State<Arc<View>>,
     Path(id): Path<String>,
     Query(asked): Query<InspectQuery>,
-    OriginalUri(uri): OriginalUri,
+    uri: Uri,
     headers: HeaderMap,
     socket: WebSocketUpgrade,
 ) -> Response {

@@ -74,9 +74,9 @@ pub(crate) type Connection = Box<dyn Stream>;
 pub(crate) type PeerSocket = WebSocketStream<Connection>;
 
 /// A stream of bytes in both directions.
-pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync> Stream for T {}
 
 /// Why another node does not answer.
 #[derive(Debug, thiserror::Error)]
