@@ -15,6 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use percent_encoding::percent_decode_str;
 
 use crate::access::FORWARDED;
+use crate::namesakes;
 use crate::view::View;
 pub(crate) use overview::router;
 
@@ -23,15 +24,18 @@ pub(crate) async fn forwarded(State(view): State<Arc<View>>, request: Request, n
     let Some(peers) = view.peers.as_ref().filter(|_| !request.headers().contains_key(FORWARDED)) else {
         return next.run(request).await;
     };
-    let Some(id) = pipeline_of(&view, request.uri().path()).filter(|id| !view.control.has(id)) else {
+    let subject = Subject::of(request.uri().path());
+    let of_pipeline = subject.and_then(|subject| Some((subject.pipeline(&view)?, subject.rest)));
+    let Some((id, rest)) = of_pipeline.filter(|(id, _)| !view.control.has(id)) else {
         return next.run(request).await;
     };
-    if request.uri().path().ends_with("/live") {
+    if rest == Some("live") {
         // Joined from all nodes that run units of the pipeline.
         return next.run(request).await;
     }
+    let is_inspection = rest == Some("inspect");
     let owners = peers.owners(&id).await;
-    if owners.len() > 1 && request.uri().path().ends_with("/inspect") {
+    if owners.len() > 1 && is_inspection {
         // The inspection joins the records of all of them.
         return next.run(request).await;
     }
@@ -44,23 +48,68 @@ pub(crate) async fn forwarded(State(view): State<Arc<View>>, request: Request, n
     }
 }
 
-/// Returns the id of the pipeline that a path concerns.
-fn pipeline_of(view: &View, path: &str) -> Option<String> {
-    let mut parts = path.strip_prefix("/v1/")?.split('/');
-    let (kind, id) = (parts.next()?, parts.next()?);
-    let id = percent_decode_str(id).decode_utf8().ok()?.into_owned();
-    match kind {
-        "pipelines" if !(is_of_all(&id) && parts.next().is_none()) => Some(id),
-        "connectors" | "processors" => {
-            // Ids may contain colons, so the parts are matched against existing ids.
-            let known = view.control.all().into_iter().map(|(pipeline, _)| pipeline.to_string());
-            known.filter(|known| id.strip_prefix(known.as_str()).is_some_and(|rest| rest.starts_with(':'))).max()
+/// The part of the service that a path concerns.
+#[derive(Debug, PartialEq, Eq)]
+struct Subject<'p> {
+    kind: SubjectKind,
+    id: String,
+    /// The path below it.
+    rest: Option<&'p str>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum SubjectKind {
+    Pipeline,
+    /// A connector or processor, whose id begins with that of its pipeline.
+    PartOfPipeline,
+}
+
+impl<'p> Subject<'p> {
+    fn of(path: &'p str) -> Option<Subject<'p>> {
+        let (kind, rest) = path.strip_prefix("/v1/")?.split_once('/')?;
+        let (id, rest) = rest.split_once('/').map_or((rest, None), |(id, rest)| (id, Some(rest)));
+        let kind = match kind {
+            // The id of a pipeline is escaped then.
+            "pipelines" if rest.is_none() && namesakes::WORDS.contains(&id) => return None,
+            "pipelines" => SubjectKind::Pipeline,
+            "connectors" | "processors" => SubjectKind::PartOfPipeline,
+            _ => return None,
+        };
+        let id = percent_decode_str(id).decode_utf8().ok()?.into_owned();
+        Some(Subject { kind, id, rest })
+    }
+
+    /// Returns the id of the pipeline.
+    fn pipeline(&self, view: &View) -> Option<String> {
+        match self.kind {
+            SubjectKind::Pipeline => Some(self.id.clone()),
+            SubjectKind::PartOfPipeline => {
+                // Ids may contain colons, so the parts are matched against existing ids.
+                let known = view.control.all().into_iter().map(|(pipeline, _)| pipeline.to_string());
+                let is_its = |known: &String| self.id.strip_prefix(known).is_some_and(|rest| rest.starts_with(':'));
+                known.filter(is_its).max()
+            }
         }
-        _ => None,
     }
 }
 
-/// Returns `true` for the paths below `/v1/pipelines` that concern no single pipeline.
-fn is_of_all(part: &str) -> bool {
-    matches!(part, "apply" | "plan" | "test")
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_that_of_a_pipeline_or_of_a_part_of_it() {
+        let pipeline = |id: &str, rest| Some(Subject { kind: SubjectKind::Pipeline, id: id.to_owned(), rest });
+        assert_eq!(Subject::of("/v1/pipelines/a%2Fb"), pipeline("a/b", None));
+        assert_eq!(Subject::of("/v1/pipelines/p/live"), pipeline("p", Some("live")));
+        // Pipelines may be called like paths.
+        assert_eq!(Subject::of("/v1/pipelines/live"), pipeline("live", None));
+        assert_eq!(Subject::of("/v1/pipelines/%70lan"), pipeline("plan", None));
+        assert_eq!(Subject::of("/v1/pipelines/plan/start"), pipeline("plan", Some("start")));
+        for of_none in ["/v1/pipelines/plan", "/v1/pipelines", "/v1/live", "/healthz"] {
+            assert_eq!(Subject::of(of_none), None, "{of_none}");
+        }
+        let part = Subject { kind: SubjectKind::PartOfPipeline, id: "p:in".to_owned(), rest: Some("inspect") };
+        assert_eq!(Subject::of("/v1/connectors/p:in/inspect"), Some(part));
+    }
 }

@@ -7,7 +7,7 @@ use axum::response::Response;
 
 const PIPELINES: &str = "/v1/pipelines/";
 /// Paths below [`PIPELINES`] that are for `POST` only.
-const WORDS: [&str; 3] = ["plan", "apply", "test"];
+pub(crate) const WORDS: [&str; 3] = ["plan", "apply", "test"];
 
 /// Redirects requests with other methods on such a path to the pipeline with this id.
 pub(super) async fn found(mut request: Request, next: Next) -> Response {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_cluster::{Membership, NodeId, NodeState};
+use anabranch_cluster::{LeaseError, Membership, NodeId, NodeState};
 use anabranch_ops_tls::Trust;
 use anabranch_record::text::Str;
 use anabranch_service::listener::Served;
@@ -48,8 +48,6 @@ const BODY: usize = 64 << 20;
 /// The other nodes of the cluster.
 pub(crate) struct Peers {
     membership: Membership,
-    /// Name of this node.
-    name: Str,
     token: Option<Credential>,
     access: Arc<Access>,
     /// Without it, no connection with TLS is opened.
@@ -108,8 +106,7 @@ impl Peers {
                 None
             }
         };
-        let name = membership.name().clone();
-        Some(Peers { membership, name, token: settings.token.clone(), access: access.clone(), tls })
+        Some(Peers { membership, token: settings.token.clone(), access: access.clone(), tls })
     }
 
     /// Returns the membership of this node.
@@ -119,22 +116,24 @@ impl Peers {
 
     /// Returns the other nodes that have units of a pipeline and whose address is known.
     pub(crate) async fn owners(&self, pipeline: &str) -> Vec<Peer> {
-        let Ok(overview) = self.membership.overview(Some(pipeline)).await else { return Vec::new() };
-        let here = self.membership.standing().borrow().id;
-        overview.owners(pipeline).filter(|node| Some(node.id) != here).filter_map(Peer::of).collect()
-    }
-
-    /// Returns the name of this node.
-    pub(crate) fn name(&self) -> &Str {
-        &self.name
+        let overview = self.membership.overview(Some(pipeline)).await.unwrap_or_default();
+        self.others_of(overview.owners(pipeline))
     }
 
     /// Returns all other nodes whose address is known.
     pub(crate) async fn others(&self) -> Vec<Peer> {
+        self.others_of(self.nodes().await.unwrap_or_default().iter())
+    }
+
+    fn others_of<'a>(&self, nodes: impl Iterator<Item = &'a NodeState>) -> Vec<Peer> {
         let here = self.membership.standing().borrow().id;
-        // An empty part of an overview: only the nodes matter here.
-        let Ok(overview) = self.membership.overview(Some("")).await else { return Vec::new() };
-        overview.nodes.iter().filter(|node| Some(node.id) != here).filter_map(Peer::of).collect()
+        nodes.filter(|node| Some(node.id) != here).filter_map(Peer::of).collect()
+    }
+
+    /// Returns all nodes with a lease.
+    async fn nodes(&self) -> Result<Vec<NodeState>, LeaseError> {
+        // No pipeline has an empty id: the overview has no units.
+        self.membership.overview(Some("")).await.map(|overview| overview.nodes)
     }
 
     /// Connects to another node.
@@ -244,8 +243,7 @@ impl Peers {
     async fn gone(&self, peer: &Peer) {
         loop {
             sleep(LOOK).await;
-            let known = self.membership.overview(Some("")).await;
-            if known.is_ok_and(|overview| overview.node(peer.id).is_none()) {
+            if self.nodes().await.is_ok_and(|nodes| nodes.iter().all(|node| node.id != peer.id)) {
                 return;
             }
         }
@@ -279,7 +277,7 @@ impl Peers {
             bearer.set_sensitive(true);
             headers.insert(AUTHORIZATION, bearer);
         }
-        let by = HeaderValue::from_str(&self.name).unwrap_or(HeaderValue::from_static("another node"));
+        let by = HeaderValue::from_str(self.membership.name()).unwrap_or(HeaderValue::from_static("another node"));
         headers.insert(FORWARDED, by);
         if let Ok(host) = HeaderValue::try_from(peer.authority()) {
             headers.insert(HOST, host);

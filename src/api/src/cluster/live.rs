@@ -49,20 +49,8 @@ pub(crate) async fn of_all(view: &View, headers: &HeaderMap, mut sample: Value) 
     }
     for pipeline in sample["pipelines"].as_array_mut().into_iter().flatten() {
         let Some(id) = pipeline["id"].as_str().map(str::to_owned) else { continue };
-        let has = view.control.has(&id);
-        let Some(own) = pipeline.as_object_mut() else { continue };
-        let mut nodes = if has { vec![peers.name().to_string()] } else { Vec::new() };
-        for (node, part) in parts.remove(&id).unwrap_or_default() {
-            match nodes.is_empty() {
-                // This node knows only the stored status.
-                true => *own = part,
-                false => join(own, part),
-            }
-            nodes.push(node);
-        }
-        if !nodes.is_empty() {
-            own.insert(RUN_BY.to_owned(), json!(nodes));
-        }
+        let others = parts.remove(&id).unwrap_or_default();
+        *pipeline = with_others(view, peers, &id, pipeline.take(), others);
     }
     if !silent.is_empty() {
         sample["silentNodes"] = json!(silent);
@@ -77,21 +65,30 @@ pub(crate) async fn of_one(view: &View, headers: &HeaderMap, id: &str, own: Valu
     let path =
         format!("/v1/pipelines/{}/live", percent_encoding::utf8_percent_encode(id, percent_encoding::NON_ALPHANUMERIC));
     let answers = join_all(others.iter().map(|peer| peers.get(peer, &path))).await;
+    let parts = others.iter().zip(answers).filter_map(|(peer, answer)| match answer {
+        Some(Value::Object(part)) => Some((peer.name.to_string(), part)),
+        _ => None,
+    });
+    with_others(view, peers, id, own, parts)
+}
+
+/// Joins the numbers that this node has of a pipeline with those of the other nodes that run it.
+fn with_others(view: &View, peers: &Peers, id: &str, own: Value, others: impl IntoIterator<Item = Part>) -> Value {
+    let Value::Object(mut sample) = own else { return own };
     let mut nodes = Vec::new();
-    let mut sample = None;
     if view.control.has(id) {
-        nodes.push(peers.name().to_string());
-        sample = own.as_object().cloned();
+        nodes.push(peers.membership().name().to_string());
     }
-    for (peer, answer) in others.iter().zip(answers) {
-        let Some(Value::Object(part)) = answer else { continue };
-        nodes.push(peer.name.to_string());
-        match &mut sample {
-            Some(sample) => join(sample, part),
-            None => sample = Some(part),
+    for (node, part) in others {
+        match nodes.is_empty() {
+            // This node knows only the stored status.
+            true => sample = part,
+            false => join(&mut sample, part),
         }
+        nodes.push(node);
     }
-    let Some(mut sample) = sample else { return own };
-    sample.insert(RUN_BY.to_owned(), json!(nodes));
+    if !nodes.is_empty() {
+        sample.insert(RUN_BY.to_owned(), json!(nodes));
+    }
     Value::Object(sample)
 }

@@ -3,6 +3,8 @@
 //! Nodes may have different versions, so their answers are joined by the form of JSON: counters are added, ages are the
 //! largest, and what identifies a part stays.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Number, Value};
 
 /// Members that identify the elements of a list, by the name of the list.
@@ -44,10 +46,11 @@ pub(crate) fn join(into: &mut Map<String, Value>, from: Map<String, Value>) {
 }
 
 fn join_lists(name: &str, ours: &mut Vec<Value>, theirs: Vec<Value>) {
-    let Some((_, identity)) = IDENTITIES.iter().find(|(list, _)| *list == name) else { return };
-    let is_same = |a: &Value, b: &Value| identity.iter().all(|member| a[*member] == b[*member]);
+    let Some((_, members)) = IDENTITIES.iter().find(|(list, _)| *list == name) else { return };
+    let identity = |element: &Value| members.iter().map(|member| element[*member].to_string()).collect::<Vec<_>>();
+    let places: HashMap<_, _> = ours.iter().enumerate().map(|(place, our)| (identity(our), place)).collect();
     for their in theirs {
-        match (ours.iter_mut().find(|our| is_same(our, &their)), their) {
+        match (places.get(&identity(&their)).map(|place| &mut ours[*place]), their) {
             (Some(Value::Object(our)), Value::Object(their)) => join(our, their),
             (Some(_), _) => {}
             (None, their) => ours.push(their),

@@ -6,6 +6,7 @@ use anabranch_record::json::{write_data, write_record};
 use anabranch_record::{Data, Operation, Record};
 use axum::extract::ws::{Message, Utf8Bytes};
 use serde_json::json;
+use tokio_tungstenite::tungstenite;
 
 use crate::codes;
 use crate::error::{ApiError, Error};
@@ -98,6 +99,13 @@ pub(super) fn error(error: ApiError) -> Message {
 
 fn text(value: &serde_json::Value) -> Message {
     Message::text(value.to_string())
+}
+
+/// Returns the frame of another node, if it is about records: the status is that of this node.
+pub(super) fn relayed(frame: tungstenite::Message) -> Option<Message> {
+    let tungstenite::Message::Text(text) = frame else { return None };
+    let is_of_records = ["{\"result\"", "{\"dropped\"", "{\"failed\""].iter().any(|start| text.starts_with(start));
+    is_of_records.then(|| Message::Text(text.as_str().into()))
 }
 
 #[cfg(test)]

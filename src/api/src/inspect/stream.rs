@@ -15,8 +15,6 @@ use futures::stream::SelectAll;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until, timeout};
 
-use tokio_tungstenite::tungstenite;
-
 use super::frame::{self, FrameFormat};
 use super::request::Request;
 use crate::codes;
@@ -156,7 +154,7 @@ impl<'a> RecordStream<'a> {
                     Err(error) => return StreamEnd::Error(error),
                 },
                 _ = account.tick() => self.account(),
-                Some(frame) = self.others.next(), if !self.others.is_empty() => relayed(frame).into_iter().collect(),
+                Some(frame) = self.others.next(), if !self.others.is_empty() => frame.ok().and_then(frame::relayed).into_iter().collect(),
                 tapped = self.inspection.next() => self.written(tapped).await.into_iter().collect(),
             };
             if send(socket, frames).await.is_break() {
@@ -217,13 +215,6 @@ impl<'a> RecordStream<'a> {
             Err(fault) => (form == FrameFormat::Own).then(|| frame::failed(1, &fault.message())),
         }
     }
-}
-
-/// Returns the frame of another node, if it is about records: the status is that of this node.
-fn relayed(frame: Result<tungstenite::Message, tungstenite::Error>) -> Option<Message> {
-    let Ok(tungstenite::Message::Text(text)) = frame else { return None };
-    let is_of_records = ["{\"result\"", "{\"dropped\"", "{\"failed\""].iter().any(|start| text.starts_with(start));
-    is_of_records.then(|| Message::Text(text.as_str().into()))
 }
 
 /// Sends frames. Ends if the client has disconnected or receives nothing for [`SILENCE`].
