@@ -32,22 +32,21 @@ const UNABLE: Duration = Duration::from_secs(5);
 struct Shares(BTreeMap<u32, Hold>);
 
 impl Shares {
+    /// Returns the units that this node runs.
+    fn running(&self) -> Shares {
+        let running = self.0.iter().filter(|(_, hold)| hold.tenure == Tenure::Held);
+        Shares(running.map(|(slot, hold)| (*slot, *hold)).collect())
+    }
+
     /// Returns the slots that this node runs.
     fn held(&self) -> Slots {
         let of = self.0.values().map(|hold| hold.of).next().unwrap_or(1);
-        let held = self.0.iter().filter(|(_, hold)| hold.tenure == Tenure::Held);
-        held.fold(Slots::none(of), |slots, (slot, _)| slots.with(*slot))
+        self.running().0.keys().fold(Slots::none(of), |slots, slot| slots.with(*slot))
     }
 
     /// Returns `true` if this node has had all units since `before` that it had then.
     fn keeps(&self, before: &Shares) -> bool {
         before.0.iter().all(|(slot, hold)| self.0.get(slot).is_some_and(|now| now.number == hold.number))
-    }
-
-    /// Returns the units among those that it runs.
-    fn running(&self, slots: Slots) -> Shares {
-        let runs = |slot: &u32| slots.iter().any(|running| running == *slot);
-        Shares(self.0.iter().filter(|(slot, _)| runs(slot)).map(|(slot, hold)| (*slot, *hold)).collect())
     }
 }
 
@@ -75,7 +74,7 @@ pub(super) async fn place(control: Control, membership: Membership, budget: Opti
     let (tell, known) = watch::channel(None);
     let standing = membership.standing();
     let keeper = Keeper { control: control.clone(), membership, known, budget };
-    tokio::join!(follow_units(&keeper), follow_configuration(&control, standing, tell), follow_statuses(&control),);
+    tokio::join!(follow_units(&keeper), follow_configuration(&control, standing, tell), follow_statuses(&control));
 }
 
 /// Begins tasks, and tells them which units this node has.
@@ -228,7 +227,8 @@ impl Keeper {
         let spread = self.control.spread_of(entry);
         if !self.membership.takes(&spread.label) {
             tracing::info!(pipeline = %entry.id, "this node does not have the label {}: others run the pipeline", spread.label);
-            if let Err(error) = self.control.shared().store.set_label(&entry.id, spread.label).await {
+            let labels = vec![(entry.id.clone(), spread.label)];
+            if let Err(error) = self.control.shared().store.set_labels(labels).await {
                 tracing::warn!(pipeline = %entry.id, %error, "the label cannot be stored yet");
                 return false;
             }
@@ -253,7 +253,7 @@ impl Keeper {
         let Keeper { control, .. } = self;
         let (tell, holding) = watch::channel(StoreOwnership::Held);
         let slots = now.held();
-        let running = now.running(slots);
+        let running = now.running();
         // Until now, the status was that of its run on another node.
         if entry.seen.borrow().status.is_live() {
             entry.show(Status::Stopped { reason: StopReason::System });
@@ -303,7 +303,7 @@ impl Keeper {
             let status = entry.seen.borrow().status.clone();
             drop(gate);
             match status {
-                // What the service stops, another node runs.
+                // The service stopped it, not a user: another node runs it.
                 Status::Stopped { reason: StopReason::System } => self.release(entry, &shares.borrow().clone()),
                 // The other units may have records left.
                 Status::Finished => self.give_up(entry, &running, false).await,
@@ -386,9 +386,8 @@ impl Keeper {
 
 /// Reads the stored configuration. Pipelines that run here and changed are restarted with the change.
 async fn refresh(control: &Control) -> Result<(), StoreError> {
-    let here: Vec<Str> = control.all().into_iter().map(|(id, _)| id).collect();
-    let stored = control.shared().store.pipelines().await?;
-    forget_missing(control, &here, &stored).await;
+    let stored = stored_pipelines(control).await?;
+    let mut changed = Vec::new();
     for pipeline in stored.iter().filter(|pipeline| !pipeline.detached) {
         let known = control.entry(&pipeline.id).ok().map(|entry| entry.plan());
         let is_current = match &known {
@@ -400,14 +399,19 @@ async fn refresh(control: &Control) -> Result<(), StoreError> {
         }
         // The service is stopping.
         let Ok(read) = Read::stored(control.shared(), pipeline).await else { return Ok(()) };
-        let plan = read.into_plan();
+        changed.push((pipeline, read.into_plan()));
+    }
+    let label = |(pipeline, plan): &(&StoredPipeline, NextStart)| match plan {
+        NextStart::Good(plan) => Some((pipeline.id.clone(), control.spread(plan).label)),
+        _ => None,
+    };
+    // First: if it fails, the changes are read again.
+    control.shared().store.set_labels(changed.iter().filter_map(label).collect()).await?;
+    for (pipeline, plan) in changed {
         if let NextStart::Invalid(what) = &plan {
             tracing::error!(pipeline = %pipeline.id, "this node cannot run the pipeline: {what}");
         }
         let entry = control.put(&pipeline.id, plan, pipeline.status.clone());
-        if matches!(entry.plan(), NextStart::Good(_)) {
-            control.shared().store.set_label(&pipeline.id, control.spread_of(&entry).label).await?;
-        }
         if entry.is_live()
             && let Err(error) = control.held(&entry.id, async {}).await
         {
@@ -417,9 +421,13 @@ async fn refresh(control: &Control) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Removes those of the pipelines that are not stored any more, unless they are still being drained.
-async fn forget_missing(control: &Control, known: &[Str], stored: &[StoredPipeline]) {
-    for id in known.iter().filter(|id| !stored.iter().any(|pipeline| pipeline.id == **id && !pipeline.detached)) {
+/// Reads the stored pipelines. Removes those that are not stored any more, unless they are still being drained.
+async fn stored_pipelines(control: &Control) -> Result<Vec<StoredPipeline>, StoreError> {
+    let here: Vec<Str> = control.all().into_iter().map(|(id, _)| id).collect();
+    let stored = control.shared().store.pipelines().await?;
+    let kept: BTreeSet<&Str> =
+        stored.iter().filter(|pipeline| !pipeline.detached).map(|pipeline| &pipeline.id).collect();
+    for id in here.iter().filter(|id| !kept.contains(id)) {
         if control.entry(id).is_ok_and(|entry| !entry.is_live())
             && let Ok((entry, _gate)) = control.gate(id).await
             && !entry.is_live()
@@ -427,14 +435,12 @@ async fn forget_missing(control: &Control, known: &[Str], stored: &[StoredPipeli
             control.remove(&entry);
         }
     }
+    Ok(stored)
 }
 
 /// Shows the statuses of pipelines that do not run here, and forgets those that do not exist any more.
 async fn show_others(control: &Control) -> Result<(), StoreError> {
-    let here: Vec<Str> = control.all().into_iter().map(|(id, _)| id).collect();
-    let stored = control.shared().store.pipelines().await?;
-    forget_missing(control, &here, &stored).await;
-    for pipeline in stored {
+    for pipeline in stored_pipelines(control).await? {
         let Ok(entry) = control.entry(&pipeline.id) else { continue };
         let is_here = entry.is_live() || entry.tenure().is_some();
         let differs = entry.seen.borrow().status != pipeline.status;

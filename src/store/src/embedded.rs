@@ -241,7 +241,7 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<WriteResult, Wr
     match write {
         Write::Claim { unit, by: _ } => tables::claim(transaction, unit).map(WriteResult::Epoch),
         // One process owns the file: it runs what it wants to run.
-        Write::Want { .. } | Write::Reshape { .. } | Write::Label { .. } | Write::End { .. } | Write::Unwant { .. } => {
+        Write::Want { .. } | Write::Reshape { .. } | Write::Labels(_) | Write::End { .. } | Write::Unwant { .. } => {
             Ok(WriteResult::Units(0))
         }
         Write::Marks { epoch, moves, receipts, drops } => {

@@ -49,11 +49,8 @@ pub(crate) enum Write {
         pipeline: Str,
         spread: Spread,
     },
-    /// Has only nodes with a label take units of a pipeline; empty = all.
-    Label {
-        pipeline: Str,
-        label: Str,
-    },
+    /// Has only nodes with a label take units of a pipeline, for each of these pipelines; empty = all nodes.
+    Labels(Vec<(Str, Str)>),
     /// Has all nodes drain a pipeline.
     End {
         pipeline: Str,
@@ -144,7 +141,7 @@ impl Write {
             Write::Claim { .. }
             | Write::Want { .. }
             | Write::Reshape { .. }
-            | Write::Label { .. }
+            | Write::Labels(_)
             | Write::End { .. }
             | Write::Unwant { .. }
             | Write::Status { .. }

@@ -208,7 +208,8 @@ impl LeaseStore for Leases {
             let sql = format!(
                 "UPDATE {units} SET owner = $1, wanted_by = NULL WHERE (pipeline, slot) IN \
                  (SELECT u.pipeline, u.slot FROM {units} u WHERE NOT u.ending AND {} AND {} \
-                 ORDER BY u.label = '', random() LIMIT $2 FOR UPDATE SKIP LOCKED) AND EXISTS (SELECT FROM {nodes} WHERE id = $1 AND expires > clock_timestamp())",
+                 ORDER BY u.label = '', random() LIMIT $2 FOR UPDATE SKIP LOCKED) \
+                 AND EXISTS (SELECT FROM {nodes} WHERE id = $1 AND expires > clock_timestamp())",
                 is_free(nodes),
                 fits(nodes)
             );

@@ -221,9 +221,15 @@ impl Table {
                     }
                     false => Ok(WriteResult::Units(0)),
                 },
-                Write::Label { pipeline, label } => {
-                    let sql = format!("UPDATE {} SET label = $2 WHERE pipeline = $1 AND label <> $2", self.units);
-                    transaction.execute(&sql, &[&pipeline.as_str(), &label.as_str()]).await?;
+                Write::Labels(labels) => {
+                    let sql = format!(
+                        "UPDATE {} u SET label = n.label FROM unnest($1::text[], $2::text[]) AS n (pipeline, label) \
+                         WHERE u.pipeline = n.pipeline AND u.label <> n.label",
+                        self.units
+                    );
+                    let (pipelines, labels): (Vec<&str>, Vec<&str>) =
+                        labels.iter().map(|(pipeline, label)| (pipeline.as_str(), label.as_str())).unzip();
+                    transaction.execute(&sql, &[&pipelines, &labels]).await?;
                     Ok(WriteResult::Units(0))
                 }
                 Write::Reshape { pipeline, spread } => {

@@ -87,8 +87,8 @@ impl Table {
         if is_other { self.want(transaction, pipeline, spread).await } else { Ok(false) }
     }
 
-    /// Moves the marks and receipts of a pipeline to the slots of their lanes. Returns `true` if one had another slot.
-    async fn distribute(&self, transaction: &Transaction<'_>, pipeline: &Str, slots: Slots) -> Result<bool, Error> {
+    /// Moves the marks and receipts of a pipeline to the slots of their lanes.
+    async fn distribute(&self, transaction: &Transaction<'_>, pipeline: &Str, slots: Slots) -> Result<(), Error> {
         let sql = format!(
             "SELECT kind, connector, partition, slot FROM {} WHERE kind IN ('{MARK}', '{RECEIPT}') AND pipeline = $1 \
              FOR UPDATE",
@@ -113,7 +113,7 @@ impl Table {
             }
         }
         if moved.kinds.is_empty() {
-            return Ok(false);
+            return Ok(());
         }
         // A lane that has marks in several slots, because it changed its slot, keeps one of them: rows of the others would
         // have the same key. The later one counts.
@@ -131,7 +131,7 @@ impl Table {
         );
         let MovedRows { kinds, connectors, partitions, before, after } = moved;
         transaction.execute(&sql, &[&pipeline.as_str(), &kinds, &connectors, &partitions, &before, &after]).await?;
-        Ok(true)
+        Ok(())
     }
 
     /// Has the nodes of a cluster stop a pipeline: they deliver what they have read, and remove their units. Units that no

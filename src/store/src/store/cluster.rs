@@ -103,13 +103,16 @@ impl Store {
         self.units(Write::Reshape { pipeline: pipeline.clone(), spread }).await.map(drop)
     }
 
-    /// Has only nodes with a label take units of a pipeline; empty = all. Nodes that have some keep them until they release
-    /// them.
+    /// Has only nodes with a label take units of a pipeline, for each of these pipelines; empty = all nodes. Nodes that have
+    /// some keep them until they release them.
     ///
     /// # Errors
     /// The store cannot be written.
-    pub async fn set_label(&self, pipeline: &Str, label: Str) -> Result<(), StoreError> {
-        self.units(Write::Label { pipeline: pipeline.clone(), label }).await.map(drop)
+    pub async fn set_labels(&self, labels: Vec<(Str, Str)>) -> Result<(), StoreError> {
+        if labels.is_empty() {
+            return Ok(());
+        }
+        self.units(Write::Labels(labels)).await.map(drop)
     }
 
     /// Returns a text that identifies this store, if several processes share it.
