@@ -110,7 +110,7 @@ impl Source for ConfiguredGenerator {
                 true => Partition(itoa::Buffer::new().format(first - 1).into()),
                 false => Partition::ONLY,
             };
-            if self.is_partitioned() && !host.slots.has(&partition) {
+            if !host.slots.has(&partition) {
                 continue;
             }
             let next = match resume.get(&partition) {
@@ -250,8 +250,8 @@ impl Reader for Generating {
     async fn read(&mut self, room: Room) -> Result<Read, Fault> {
         let (count, step) = (self.count, self.step);
         let turns = self.lanes.len();
-        let open = (0..turns).map(|turn| (self.turn + turn) % turns.max(1));
-        let Some(turn) = open.into_iter().find(|turn| self.lanes[*turn].left(count, step) > 0) else {
+        let mut order = (0..turns).map(|turn| (self.turn + turn) % turns);
+        let Some(turn) = order.find(|turn| self.lanes[*turn].left(count, step) > 0) else {
             if !std::mem::replace(&mut self.caught_up, true) {
                 return Ok(Read::CaughtUp);
             }

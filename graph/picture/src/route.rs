@@ -22,12 +22,12 @@ pub(super) struct Route<'a> {
     #[serde(rename = "effectivelyOnceIf", skip_serializing_if = "Option::is_none")]
     pub(super) condition: Option<&'static str>,
     pub(super) replay: Repeats,
-    /// In a cluster: what the destination does with writes of a node that was paused and has lost the pipeline.
+    /// In a cluster: what the destination does with the writes of a paused node; absent otherwise.
     #[serde(rename = "pausedNode", skip_serializing_if = "Option::is_none")]
     pub(super) paused: Option<PausedWrites>,
 }
 
-/// What a destination does with the writes of a node that was paused for longer than its lease.
+/// What a destination does with late writes of a node that has lost its lease.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum PausedWrites {

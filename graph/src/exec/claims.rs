@@ -18,7 +18,7 @@ pub(super) struct Claims {
 impl Claims {
     /// Claims the units of a pipeline. Earlier runs of these units are fenced.
     pub(super) async fn make(store: &dyn StateStore, pipeline: &Str, slots: Slots) -> Result<Claims, StoreError> {
-        // A run without a slot has nothing to read. It claims one that it does not have, which the store refuses.
+        // A run has at least one claim. Without a slot, it claims one of another run, which the store of a cluster refuses.
         let slots = if slots.is_empty() { slots.with(0) } else { slots };
         let units: Vec<Unit> = slots.iter().map(|slot| Unit { pipeline: pipeline.clone(), slot }).collect();
         let epochs = try_join_all(units.iter().map(|unit| store.claim(unit))).await?;
@@ -28,16 +28,20 @@ impl Claims {
     /// Returns the claim of a slot. A slot of another run has none here: the first claim stands for it, so that what a source
     /// reads by mistake is not lost.
     pub(super) fn of_slot(&self, slot: u32) -> &Epoch {
-        self.epochs.iter().find(|epoch| epoch.unit.slot == slot).unwrap_or(&self.epochs[0])
+        &self.epochs[self.place_of_slot(slot)]
     }
 
-    fn of(&self, partition: &Partition) -> &Epoch {
-        self.of_slot(self.slots.slot_of(partition))
+    fn place_of_slot(&self, slot: u32) -> usize {
+        self.epochs.iter().position(|epoch| epoch.unit.slot == slot).unwrap_or(0)
+    }
+
+    fn place(&self, partition: &Partition) -> usize {
+        self.place_of_slot(self.slots.slot_of(partition))
     }
 
     /// Returns the number of the claim of the unit that a partition belongs to.
     pub(super) fn number(&self, partition: &Partition) -> u64 {
-        self.of(partition).number
+        self.epochs[self.place(partition)].number
     }
 
     /// Returns the marks of all units.
@@ -57,25 +61,32 @@ impl Claims {
         if let [only] = self.epochs.as_slice() {
             return store.commit(only, commit).await;
         }
-        let parts: Vec<(&Epoch, Part)> = self.epochs.iter().map(|epoch| (epoch, self.part(epoch, &commit))).collect();
-        let changed = parts.iter().filter(|(_, part)| !part.is_empty());
+        let parts = self.parts(&commit);
+        let changed = self.epochs.iter().zip(&parts).filter(|(_, part)| !part.is_empty());
         let stored = changed.map(|(epoch, Part { moves, receipts, drops })| {
             store.commit(epoch, Commit::of(moves).with_receipts(receipts).with_drops(drops))
         });
         try_join_all(stored).await.map(drop)
     }
 
-    fn part(&self, epoch: &Epoch, commit: &Commit<'_>) -> Part {
-        let is_its = |lane: &LaneId| self.of(&lane.partition).unit == epoch.unit;
-        Part {
-            moves: commit.moves.iter().filter(|(lane, _)| is_its(lane)).cloned().collect(),
-            receipts: commit.receipts.iter().filter(|receipt| is_its(&receipt.lane)).cloned().collect(),
-            drops: commit.drops.iter().filter(|lane| is_its(lane)).cloned().collect(),
+    /// Returns the changes of each unit, in the order of the claims.
+    fn parts(&self, commit: &Commit<'_>) -> Vec<Part> {
+        let mut parts: Vec<Part> = self.epochs.iter().map(|_| Part::default()).collect();
+        for (lane, mark) in commit.moves {
+            parts[self.place(&lane.partition)].moves.push((lane.clone(), mark.clone()));
         }
+        for receipt in commit.receipts {
+            parts[self.place(&receipt.lane.partition)].receipts.push(receipt.clone());
+        }
+        for lane in commit.drops {
+            parts[self.place(&lane.partition)].drops.push(lane.clone());
+        }
+        parts
     }
 }
 
 /// The changes of one unit.
+#[derive(Default)]
 struct Part {
     moves: Vec<(LaneId, Mark)>,
     receipts: Vec<Receipt>,

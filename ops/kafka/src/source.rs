@@ -12,7 +12,6 @@ mod record;
 mod start;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,11 +56,9 @@ const CLUSTER_SESSION: Duration = Duration::from_secs(6);
 
 /// Returns an id of a connector in a shared store, which all runs of its pipeline have in common.
 fn shared_id(store: &Str, host: &Host) -> Str {
-    let mut text = String::new();
-    for byte in &Sha256::digest(format!("{store}/{}/{}", host.pipeline, host.node))[..8] {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text.into()
+    let [a, b, c, d, e, f, g, h, ..]: [u8; 32] =
+        Sha256::digest(format!("{store}/{}/{}", host.pipeline, host.node)).into();
+    format!("{:016x}", u64::from_be_bytes([a, b, c, d, e, f, g, h])).into()
 }
 
 /// Returns the `kafka` source for the registry.

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_process::runtime;
 use anabranch_record::phrase::counted;
-use tokio::runtime::Builder;
 
+use super::parts::answer;
 use super::{CheckResult, DoctorContext};
 use crate::cli::cluster::{ClusterAnswer, NODES};
-use crate::client::{Client, ClientError};
 
 /// A renewal that is older is late, in seconds: the node has missed two.
 const LATE: f64 = 3.0;
@@ -20,7 +18,7 @@ pub(super) fn alike(subject: &mut DoctorContext<'_>) -> CheckResult {
     if !subject.answers() {
         return CheckResult::well("no node answers here: the nodes are not compared");
     }
-    let cluster = match asked(subject.settings) {
+    let cluster: ClusterAnswer = match answer(subject.settings, NODES) {
         Ok(cluster) => cluster,
         Err(error) => return CheckResult::warning(format!("the nodes are not known: {error}")),
     };
@@ -29,13 +27,6 @@ pub(super) fn alike(subject: &mut DoctorContext<'_>) -> CheckResult {
         true => CheckResult::well(format!("{} of the same version", counted(cluster.nodes.len(), "node"))),
         false => CheckResult::warning(found.join("; ")).advise("`anabranch cluster` shows the nodes and their units"),
     }
-}
-
-fn asked(settings: &anabranch_settings::Settings) -> Result<ClusterAnswer, ClientError> {
-    let client = Client::of(settings.api.as_ref())?;
-    let unreachable = |error| ClientError::Unreachable { url: client.url(), error };
-    let runtime = runtime::start(&mut Builder::new_current_thread()).map_err(unreachable)?;
-    runtime.block_on(client.get(NODES))
 }
 
 /// Returns what is wrong with the nodes, a phrase each.

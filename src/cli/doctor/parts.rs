@@ -16,6 +16,7 @@ use anabranch_service::pipelines::Pipelines;
 use anabranch_settings::{Database, Source};
 use anabranch_store::{OpenError, Store};
 use chrono::Utc;
+use serde::de::DeserializeOwned;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
@@ -152,10 +153,18 @@ const TOLD: usize = 5;
 
 /// Returns the counters of a running service.
 pub(super) fn live(settings: &anabranch_settings::Settings) -> Result<LiveAnswer, ClientError> {
+    answer(settings, LIVE)
+}
+
+/// Returns what a running service answers to a `GET` request.
+pub(super) fn answer<T: DeserializeOwned>(
+    settings: &anabranch_settings::Settings,
+    path: &str,
+) -> Result<T, ClientError> {
     let client = Client::of(settings.api.as_ref())?;
     let unreachable = |error| ClientError::Unreachable { url: client.url(), error };
     let runtime = runtime::start(&mut Builder::new_current_thread()).map_err(unreachable)?;
-    runtime.block_on(client.get(LIVE))
+    runtime.block_on(client.get(path))
 }
 
 /// How long a store may take to answer.

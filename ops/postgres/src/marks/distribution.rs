@@ -10,8 +10,8 @@ use super::tables::MarkTables;
 pub(super) struct Distribution<'a> {
     pub(super) client: &'a Client,
     pub(super) tables: &'a MarkTables,
-    pub(super) pipeline: &'a String,
-    pub(super) destination: &'a String,
+    pub(super) pipeline: &'a str,
+    pub(super) destination: &'a str,
 }
 
 impl Distribution<'_> {
@@ -59,6 +59,9 @@ impl Distribution<'_> {
                 before.push(slot);
                 after.push(its);
             }
+        }
+        if connectors.is_empty() {
+            return Ok(());
         }
         let sql = format!(
             "UPDATE {} m SET slot = n.after \
