@@ -96,7 +96,7 @@ fn any_node_stops_and_starts_all_shares_and_a_planned_move_repeats_nothing() {
     wait_for("more rows", || counts(&database, "p").0 > 6_000);
     let (at_a, at_b) = (a.process.address(), b.process.address());
     let word = |at| get(at, "/v1/pipelines/p").json()["status"]["word"].clone();
-    // One node stops all shares, whoever has them.
+    // A node stops the shares of all nodes.
     assert_eq!(ask(at_b, "POST", "/v1/pipelines/p/stop", "", "{}").status, 200);
     wait_for("the stop", || places(&database).is_empty());
     wait_for("the status at each node", || word(at_a) == "stopped" && word(at_b) == "stopped");
@@ -119,6 +119,26 @@ fn any_node_stops_and_starts_all_shares_and_a_planned_move_repeats_nothing() {
                                GROUP BY id::int % 16) tops)) n WHERE n::text NOT IN (SELECT id FROM p)",
     );
     assert_eq!(lost, ["0"]);
+}
+
+#[test]
+fn the_failure_of_one_share_is_the_status_of_the_pipeline() {
+    let Some(database) = Database::create() else { return };
+    database.query("CREATE TABLE p (id text, v bigint)");
+    let pipelines = generated("p", 1_000_000, "sdk.batch.size: \"500\"");
+    let mut a = Node::new("a", &database, &pipelines);
+    let mut b = Node::new("b", &database, &pipelines);
+    wait_for("shares of both", || shares(&database, "p") == ["a:4", "b:4"]);
+    // The table refuses the records of one partition, which one node reads.
+    database.query("ALTER TABLE p ADD CONSTRAINT without_three CHECK (id::int % 16 <> 3) NOT VALID");
+    wait_for("the end of all shares", || places(&database).is_empty());
+    let at = [a.process.address(), b.process.address()];
+    let word = |at| get(at, "/v1/pipelines/p").json()["status"]["word"].clone();
+    wait_for("the failure at each node", || at.iter().all(|at| word(*at) == "degraded"));
+    let stored = get(at[0], "/v1/pipelines/p").json();
+    assert!(stored.to_string().contains("without_three"), "{stored}");
+    end(a.process);
+    end(b.process);
 }
 
 #[test]

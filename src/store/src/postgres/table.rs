@@ -174,13 +174,13 @@ impl Table {
                 }
                 Write::Status { pipeline, status } => {
                     // Of several runs that share a pipeline, one has failed, and the others are drained for that.
-                    let is_later = |before: &Status| {
+                    let is_of_sibling = |before: &Status| {
                         self.is_shared.get()
                             && matches!(before, Status::Degraded { .. } | Status::Invalid)
-                            && matches!(status, Status::Stopped { reason: StopReason::System })
+                            && matches!(status, Status::Stopped { .. })
                     };
                     let change = |stored: &mut StoredPipeline| {
-                        if !is_later(&stored.status) {
+                        if !is_of_sibling(&stored.status) {
                             stored.status = status.clone();
                         }
                     };
