@@ -5,33 +5,17 @@
 # ANABRANCH names the binary (without it, cargo builds one), PYTHON a Python that has moto, DOCUMENTS a directory of
 # other *.txt files.
 set -euo pipefail
-invoked=$PWD
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../common.sh"
 cd "$here"
-root=$(cd ../.. && pwd)
 
-fail() { echo "run.sh: $*" >&2; exit 2; }
 case "${1:-}" in
   '' | --check) ;;
   *) fail "usage: run.sh [--check]" ;;
 esac
-command -v python3 >/dev/null || fail "python3 is missing: install Python 3.9 or newer"
-command -v psql >/dev/null || fail "psql is missing: install PostgreSQL's client (Debian: apt install postgresql)"
-initdb=$(command -v initdb || ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null | sort -V | tail -1 || true)
-[ -n "$initdb" ] || fail "PostgreSQL is missing: install the server (Debian: apt install postgresql)"
-bin=$(dirname "$initdb")
-
-# A path that was given is relative to where the reader stands.
-absolute() { case "$1" in /*) echo "$1" ;; *) echo "$invoked/$1" ;; esac; }
+find_postgres
 documents=$(absolute "${DOCUMENTS:-$here/documents}")
-if [ -n "${ANABRANCH:-}" ]; then
-  anabranch=$(absolute "$ANABRANCH")
-  [ -x "$anabranch" ] || fail "ANABRANCH=$ANABRANCH is no program"
-else
-  echo "building anabranch; ANABRANCH=path/to/anabranch takes one that is there"
-  cargo build --release --manifest-path "$root/Cargo.toml" --bin anabranch
-  anabranch=${CARGO_TARGET_DIR:-$root/target}/release/anabranch
-fi
+find_anabranch
 
 # The S3 server is moto: of PYTHON, where .ci/setup puts it, of the system, or installed here.
 has_moto() { "$1" -c 'import moto.server' 2>/dev/null; }
@@ -47,59 +31,24 @@ if [ -z "$python" ]; then
   python=$root/target/moto/bin/python
 fi
 
-work=$(mktemp -d)
-# PostgreSQL refuses to run as root.
-as=
-if [ "$(id -u)" -eq 0 ]; then
-  as="setpriv --reuid=65534 --regid=65534 --clear-groups"
-  chmod 711 "$work"
-fi
-own() { if [ -n "$as" ]; then chown 65534:65534 "$@"; fi; }
-started=()
 finish() {
-  for pid in ${started[@]+"${started[@]}"}; do kill "$pid" 2>/dev/null || true; done
-  [ ! -f "$work/postgres/postmaster.pid" ] \
-    || (cd / && $as "$bin/pg_ctl" -D "$work/postgres" -m immediate stop >/dev/null 2>&1) || true
-  wait 2>/dev/null || true
-  rm -rf "$work"
+  stop_postgres postgres
+  end_work
 }
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-# Free ports, so that nothing that runs here already is in the way.
-read -r s3_port partition_port embed_port pg_port < <(python3 - <<'PY'
-import socket
-sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
-print(*[s.getsockname()[1] for s in sockets])
-PY
-)
+begin_work finish
+read -r s3_port partition_port embed_port pg_port < <(free_ports 4)
 export OBJSTORE_ENDPOINT="http://127.0.0.1:$s3_port" DB_ADDRESS="127.0.0.1:$pg_port"
 export UNSTRUCTURED_ADDRESS="127.0.0.1:$partition_port" OLLAMA_ADDRESS="127.0.0.1:$embed_port"
 . ./env.sh
 
-# What was started, its log, and how to see that it is there.
-await() {
-  local what=$1 log=$2
-  shift 2
-  for _ in $(seq 600); do
-    if "$@" >/dev/null 2>&1; then return; fi
-    sleep 0.1
-  done
-  tail -n 20 "$log" >&2
-  fail "$what did not start"
-}
 listens() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 "$python" -m moto.server -H 127.0.0.1 -p "$s3_port" >"$work/s3.log" 2>&1 & started+=($!)
 python3 services.py "$UNSTRUCTURED_ADDRESS" "$OLLAMA_ADDRESS" >"$work/services.log" 2>&1 & started+=($!)
-mkdir "$work/postgres"
 printf '%s' "$DB_PASSWORD" >"$work/password"
-own "$work/postgres" "$work/password"
-(cd / && $as "$bin/initdb" -D "$work/postgres" -U "$DB_USER" -A scram-sha-256 --pwfile="$work/password" -E UTF8 \
-  --locale=C --no-sync >/dev/null)
-(cd / && exec $as "$bin/postgres" -D "$work/postgres" -c "port=$pg_port" -c listen_addresses=127.0.0.1 \
-  -c unix_socket_directories= >"$work/postgres.log" 2>&1) & started+=($!)
+own "$work/password"
+init_postgres postgres -U "$DB_USER" -A scram-sha-256 --pwfile="$work/password"
+run_postgres postgres "$pg_port"
 export PGHOST=127.0.0.1 PGPORT=$pg_port PGUSER=$DB_USER PGPASSWORD=$DB_PASSWORD PGDATABASE=postgres
 await "the S3 server" "$work/s3.log" listens "$s3_port"
 await "the partition service" "$work/services.log" listens "$partition_port"

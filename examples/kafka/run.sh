@@ -4,11 +4,9 @@
 # run.sh --broker: only starts the broker, prints its address and waits for Ctrl+C.
 # ANABRANCH names the binary; without it, cargo builds one.
 set -euo pipefail
-invoked=$PWD
 here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
+. "$here/../common.sh"
 
-fail() { echo "run.sh: $*" >&2; exit 2; }
 case "${1:-}" in
   '' | --check | --broker) ;;
   *) fail "usage: run.sh [--check | --broker]" ;;
@@ -24,26 +22,14 @@ if [ -z "$(ls "$lib"/kafka_2.13-*.jar 2>/dev/null)" ]; then
     -DoutputDirectory="$lib" -DincludeScope=runtime
 fi
 
-if [ "${1:-}" != --broker ]; then
-  if [ -n "${ANABRANCH:-}" ]; then
-    case "$ANABRANCH" in /*) anabranch=$ANABRANCH ;; *) anabranch=$invoked/$ANABRANCH ;; esac
-    [ -x "$anabranch" ] || fail "ANABRANCH=$ANABRANCH is not a program"
-  else
-    echo "building anabranch; to use another binary, set ANABRANCH to its path"
-    cargo build --release --manifest-path "$root/Cargo.toml" --bin anabranch
-    anabranch=${CARGO_TARGET_DIR:-$root/target}/release/anabranch
-  fi
-fi
+if [ "${1:-}" != --broker ]; then find_anabranch; fi
 
-work=$(mktemp -d)
 broker=
 finish() {
   [ -z "$broker" ] || { kill -9 "$broker" 2>/dev/null || true; wait "$broker" 2>/dev/null || true; }
   rm -rf "$work"
 }
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+begin_work finish
 
 # Two free ports.
 free_port() {

@@ -6,76 +6,32 @@
 # ANABRANCH names the binary; without it, cargo builds one. PATIENCE is the number of seconds after which a copy that
 # differs is wrong (30).
 set -euo pipefail
-invoked=$PWD
 here=$(cd "$(dirname "$0")" && pwd)
-root=$(cd "$here/../.." && pwd)
+. "$here/../common.sh"
 
-fail() { echo "run.sh: $*" >&2; exit 2; }
 case "${1:-}" in
   '' | --check) ;;
   *) fail "usage: run.sh [--check]" ;;
 esac
-command -v python3 >/dev/null || fail "python3 is missing: install Python 3.9 or newer"
-command -v psql >/dev/null || fail "psql is missing: install PostgreSQL's client (Debian: apt install postgresql)"
-initdb=$(command -v initdb || ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null | sort -V | tail -1 || true)
-[ -n "$initdb" ] || fail "PostgreSQL is missing: install the server, 14 or newer (Debian: apt install postgresql)"
-bin=$(dirname "$initdb")
+find_postgres "14 or newer"
+find_anabranch
 
-if [ -n "${ANABRANCH:-}" ]; then
-  case "$ANABRANCH" in /*) anabranch=$ANABRANCH ;; *) anabranch=$invoked/$ANABRANCH ;; esac
-  [ -x "$anabranch" ] || fail "ANABRANCH=$ANABRANCH is not a program"
-else
-  echo "building anabranch; to use another binary, set ANABRANCH to its path"
-  cargo build --release --manifest-path "$root/Cargo.toml" --bin anabranch
-  anabranch=${CARGO_TARGET_DIR:-$root/target}/release/anabranch
-fi
-
-work=$(mktemp -d)
-# PostgreSQL refuses to run as root.
-as=
-if [ "$(id -u)" -eq 0 ]; then
-  as="setpriv --reuid=65534 --regid=65534 --clear-groups"
-  chmod 711 "$work"
-fi
-own() { if [ -n "$as" ]; then chown 65534:65534 "$@"; fi; }
-started=() loads=() service=
+loads=() service=
 finish() {
   for pid in ${loads[@]+"${loads[@]}"}; do kill "$pid" 2>/dev/null || true; wait "$pid" 2>/dev/null || true; done
   [ -z "$service" ] || { kill -9 "$service" 2>/dev/null || true; wait "$service" 2>/dev/null || true; }
-  for name in source copy; do
-    [ ! -f "$work/$name/postmaster.pid" ] \
-      || (cd / && $as "$bin/pg_ctl" -D "$work/$name" -m immediate stop >/dev/null 2>&1) || true
-  done
-  for pid in ${started[@]+"${started[@]}"}; do kill "$pid" 2>/dev/null || true; done
-  wait 2>/dev/null || true
-  rm -rf "$work"
+  stop_postgres source
+  stop_postgres copy
+  end_work
 }
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-read -r source_port copy_port < <(python3 - <<'PY'
-import socket
-sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-print(*[s.getsockname()[1] for s in sockets])
-PY
-)
+begin_work finish
+read -r source_port copy_port < <(free_ports 2)
 
 # Starts a server. Its name, its port, and further settings.
 start() {
-  local name=$1 port=$2
-  shift 2
-  mkdir "$work/$name"
-  own "$work/$name"
-  (cd / && $as "$bin/initdb" -D "$work/$name" -U postgres -A trust -E UTF8 --locale=C --no-sync >/dev/null)
-  (cd / && exec $as "$bin/postgres" -D "$work/$name" -c "port=$port" -c listen_addresses=127.0.0.1 \
-    -c unix_socket_directories= "$@" >"$work/$name.log" 2>&1) & started+=($!)
-  for _ in $(seq 600); do
-    if psql -XqAt -d "postgresql://postgres@127.0.0.1:$port/postgres" -c 'select 1' >/dev/null 2>&1; then return; fi
-    sleep 0.1
-  done
-  tail -n 20 "$work/$name.log" >&2
-  fail "the server of the $name did not start"
+  init_postgres "$1" -U postgres -A trust
+  run_postgres "$@"
+  await "the server of the $1" "$work/$1.log" psql -XqAt -d "postgresql://postgres@127.0.0.1:$2/postgres" -c 'select 1'
 }
 # The source writes to its log what logical replication needs. If the copy is stopped for long, the server gives up its
 # slot rather than fill the disk.
