@@ -26,7 +26,10 @@ fn files(directory: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     // An example with services of its own has a directory.
     files.iter_mut().filter(|path| path.is_dir()).for_each(|path| path.push("pipeline.yaml"));
-    files.retain(|path| !path.to_string_lossy().ends_with(".test.yaml"));
+    files.retain(|path| {
+        let name = path.to_string_lossy();
+        name.ends_with(".yaml") && !name.ends_with(".test.yaml")
+    });
     files.sort();
     files
 }
