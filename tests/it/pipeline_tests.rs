@@ -66,11 +66,7 @@ fn every_example_has_tests_that_pass() {
         // What the scripts of the examples have in common is there too.
         let is_pipeline = file.extension().is_some_and(|extension| extension == "yaml")
             && !file.to_string_lossy().ends_with(".test.yaml");
-        assert!(
-            !is_pipeline || file.with_extension("test.yaml").exists(),
-            "{} has no tests",
-            file.display()
-        );
+        assert!(!is_pipeline || file.with_extension("test.yaml").exists(), "{} has no tests", file.display());
     }
     if cfg!(all(feature = "http", feature = "js", feature = "postgres", feature = "s3")) {
         let examples = examples.to_str().unwrap();

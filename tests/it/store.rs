@@ -308,6 +308,10 @@ fn a_file_that_another_program_writes_to_stops_the_pipelines() {
         service.wait_until("one more line", || delivered(&workspace) == 101);
         let records = || get(address, "/v1/pipelines/stored/positions").json()["positions"][0]["records"].clone();
         service.wait_until("its position", || records() == 101);
+        // The position can be read just before the service looks at the file that it wrote. The answer to this comes after.
+        workspace.write("zero.yaml", file_to_file("zero", "").replacen("status: running", "status: stopped", 1));
+        let flag = format!("--api.http.address={address}");
+        workspace.run(&["pipelines", "apply", "zero.yaml", "--yes", &flag]).expect_code(0);
         change(&store, &old);
         service.wait_until(what, || get(address, "/readyz").body.contains("truncated or overwrote"));
         assert_eq!(get(address, "/readyz").status, 503);

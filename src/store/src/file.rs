@@ -95,7 +95,8 @@ impl StoreFile {
     /// Checks whether the file still has the content that was written to it.
     pub(crate) fn compare(&self, before: &FileHeader) -> Result<(), OpenError> {
         match self.header() {
-            Ok(now) if now.len >= before.len && now.head == before.head => Ok(()),
+            // The header from before may have been read after another program wrote to the file.
+            Ok(now) if now.len >= before.len && now.head == before.head && now.head.starts_with(MAGIC) => Ok(()),
             Ok(_) => Err(OpenError::Overwritten { path: self.path.clone() }),
             Err(error) => Err(io(&self.path, &error)),
         }

@@ -357,6 +357,13 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_was_emptied_while_it_was_written_is_noticed() {
+        let kept = kept();
+        kept.held.with(|open| kept.held.write(open, || drop(std::fs::File::create(&kept.path).unwrap()))).unwrap();
+        assert!(matches!(kept.held.look(), Err(Failure::Gone(text)) if text.contains("overwrote")));
+    }
+
+    #[test]
     fn a_file_that_another_process_took_is_tried_again() {
         let kept = kept();
         let other = StoreFile::of(&kept.path).unwrap();
