@@ -4,6 +4,7 @@ mod failover;
 mod placed;
 mod pooled;
 mod shared;
+mod soak;
 mod split;
 
 use std::fmt::Write;

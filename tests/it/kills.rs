@@ -6,6 +6,8 @@
 use std::io::Write;
 use std::time::Duration;
 
+use crate::fault_plan::choices;
+
 /// Kills of one service before it may come to its end.
 const PER_ROUND: usize = 25;
 
@@ -29,11 +31,8 @@ pub struct Kills {
 
 impl Kills {
     pub fn new() -> Self {
-        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-        let seed = number("ANABRANCH_SEED").unwrap_or_else(|| fastrand::u64(..));
-        println!("ANABRANCH_SEED={seed}");
-        let left = number("ANABRANCH_KILLS").map_or(PER_ROUND, |kills| kills as usize);
-        Kills { random: fastrand::Rng::with_seed(seed), left, killed: 0, repeated: 0, bound: 0 }
+        let (left, random) = choices(PER_ROUND);
+        Kills { random, left, killed: 0, repeated: 0, bound: 0 }
     }
 
     /// Number of kills of the next service; zero after the last.

@@ -51,6 +51,7 @@ mod elsewhere;
 mod examples;
 mod failover;
 mod fan_out;
+mod fault_plan;
 mod feeding;
 mod fix;
 mod gallery;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::api::{ask, get};
+use crate::fault_plan::{number, seed};
 use crate::process::{PATIENCE, Workspace, base64_decode};
 
 const PIPELINES: usize = 50;
@@ -138,10 +139,8 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
 
 #[test]
 fn a_busy_service_stays_as_it_is() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let time = Duration::from_secs(number("ANABRANCH_SOAK").unwrap_or(30));
-    let seed = number("ANABRANCH_SEED").unwrap_or_else(|| fastrand::u64(..));
-    println!("ANABRANCH_SEED={seed}");
+    let seed = seed();
     let workspace = Workspace::new();
     std::fs::create_dir(workspace.path("out")).unwrap();
     for id in 0..PIPELINES {

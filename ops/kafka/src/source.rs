@@ -107,9 +107,10 @@ struct Settings {
     /// sessionTimeout.
     #[parameter(name = "groupInstanceID", aliases = ["groupInstanceId"])]
     instance: Option<Str>,
-    /// Time without a sign of life after which the group gives the partitions of this process to others.
-    #[parameter(default = "45s", greater_than = 5, less_than = 1801)]
-    session_timeout: Duration,
+    /// Time without a sign of life after which the group gives the partitions of this process to others. Default: 45s, and 6s
+    /// on a node of a cluster.
+    #[parameter(greater_than = 5, less_than = 1801)]
+    session_timeout: Option<Duration>,
     /// Reaction if the next records to read do not exist any more, because they expired or the topic was created again: fail
     /// (the pipeline stops) or continue (with the next record that exists; the missing ones are counted).
     #[parameter(default = "fail")]
@@ -217,7 +218,8 @@ struct KafkaSource {
     retry_errors: bool,
     /// Number of records and time after which offsets are committed.
     commit: (usize, Duration),
-    session: Duration,
+    /// Session in the group, if the settings name one.
+    session: Option<Duration>,
     fetching: FetchSettings,
 }
 
@@ -241,11 +243,11 @@ impl KafkaSource {
 
     fn group_settings(&self, group: Str, host: &Host) -> GroupSettings {
         // In a cluster, another node takes the pipeline over before the usual session of a crashed one is over.
-        let is_usual = self.session == USUAL_SESSION && host.shared.is_some();
+        let usual = if host.shared.is_some() { CLUSTER_SESSION } else { USUAL_SESSION };
         GroupSettings {
             group,
             instance: self.instance.clone(),
-            session: if is_usual { CLUSTER_SESSION } else { self.session },
+            session: self.session.unwrap_or(usual),
             rebalance: REBALANCE,
             subscription: self.subscription.clone(),
             retry_errors: self.retry_errors,

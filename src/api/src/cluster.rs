@@ -2,6 +2,7 @@
 //!
 //! A node forwards a request once: the node that receives it answers, whether or not it still runs the pipeline.
 
+mod inputs;
 pub(crate) mod live;
 mod merge;
 mod overview;
@@ -13,11 +14,15 @@ use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use percent_encoding::percent_decode_str;
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::access::FORWARDED;
 use crate::namesakes;
 use crate::view::View;
-pub(crate) use overview::router;
+
+pub(crate) fn router() -> OpenApiRouter<Arc<View>> {
+    overview::router().merge(inputs::router())
+}
 
 /// Forwards a request for a pipeline that another node runs.
 pub(crate) async fn forwarded(State(view): State<Arc<View>>, request: Request, next: Next) -> Response {

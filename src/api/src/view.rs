@@ -2,6 +2,7 @@
 
 use anabranch_plugin::registry::Registry;
 use anabranch_service::control::Control;
+use anabranch_service::inputs::InputPlaces;
 use anabranch_service::listener::Served;
 use anabranch_store::Store;
 
@@ -20,11 +21,13 @@ pub(crate) struct View {
     pub(crate) sessions: Sessions,
     /// The other nodes of the cluster; `None` if the service runs alone.
     pub(crate) peers: Option<Peers>,
+    /// What this service reads from its own machine.
+    pub(crate) inputs: InputPlaces,
 }
 
 impl View {
     /// Creates a view without open inspections.
-    pub(crate) fn new(Served { store, registry, control, .. }: Served, peers: Option<Peers>) -> Self {
-        View { store, registry, control, sessions: Sessions::default(), peers }
+    pub(crate) fn new(Served { store, registry, control, inputs, .. }: Served, peers: Option<Peers>) -> Self {
+        View { store, registry, control, sessions: Sessions::default(), peers, inputs }
     }
 }

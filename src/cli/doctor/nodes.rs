@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_record::phrase::counted;
+use serde::Deserialize;
 
 use super::parts::answer;
 use super::{CheckResult, DoctorContext};
@@ -22,9 +23,16 @@ pub(super) fn alike(subject: &mut DoctorContext<'_>) -> CheckResult {
         Ok(cluster) => cluster,
         Err(error) => return CheckResult::warning(format!("the nodes are not known: {error}")),
     };
-    let found = problems(&cluster);
+    let mut found = problems(&cluster);
+    match answer::<InputsAnswer>(subject.settings, INPUTS) {
+        Ok(inputs) => found.extend(differences(&inputs)),
+        Err(error) => found.push(format!("plugins and variables of the nodes are not compared: {error}")),
+    }
     match found.is_empty() {
-        true => CheckResult::well(format!("{} of the same version", counted(cluster.nodes.len(), "node"))),
+        true => CheckResult::well(format!(
+            "{} with the same version, plugins and variables",
+            counted(cluster.nodes.len(), "node")
+        )),
         false => CheckResult::warning(found.join("; ")).advise("`anabranch cluster` shows the nodes and their units"),
     }
 }
@@ -58,6 +66,67 @@ fn problems(ClusterAnswer { nodes, units }: &ClusterAnswer) -> Vec<String> {
     found
 }
 
+/// Path of what the nodes read from their own machines.
+const INPUTS: &str = "/v1/cluster/inputs";
+
+/// The state of a variable without a value.
+const UNSET: &str = "unset";
+
+/// What the nodes read from their own machines.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InputsAnswer {
+    nodes: Vec<NodeInputsAnswer>,
+    silent_nodes: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeInputsAnswer {
+    node: String,
+    plugins: BTreeMap<String, String>,
+    variables: BTreeMap<String, String>,
+}
+
+/// Returns the plugins and variables that are not the same on all nodes, a phrase each.
+fn differences(InputsAnswer { nodes, silent_nodes }: &InputsAnswer) -> Vec<String> {
+    let mut found: Vec<String> =
+        silent_nodes.iter().map(|node| format!("{node} does not answer: it is not compared")).collect();
+    let (plugins, variables): (BTreeSet<&String>, BTreeSet<&String>) = (
+        nodes.iter().flat_map(|node| node.plugins.keys()).collect(),
+        nodes.iter().flat_map(|node| node.variables.keys()).collect(),
+    );
+    for file in plugins {
+        let of = |node: &NodeInputsAnswer| node.plugins.get(file).cloned();
+        found.extend(difference(nodes, &format!("the plugin {file}"), "missing", of));
+    }
+    for name in variables {
+        let of = |node: &NodeInputsAnswer| node.variables.get(name).filter(|state| *state != UNSET).cloned();
+        found.extend(difference(nodes, &format!("the variable {name}"), "not set", of));
+    }
+    found
+}
+
+/// Returns how an input differs between nodes. `of` returns its state on a node, if it has one there.
+fn difference(
+    nodes: &[NodeInputsAnswer],
+    what: &str,
+    absent: &str,
+    of: impl Fn(&NodeInputsAnswer) -> Option<String>,
+) -> Option<String> {
+    let mut states: BTreeMap<Option<String>, Vec<&str>> = BTreeMap::new();
+    for node in nodes {
+        states.entry(of(node)).or_default().push(&node.node);
+    }
+    if states.len() < 2 {
+        return None;
+    }
+    let lacking = states.remove(&None).map(|nodes| format!("{absent} on {}", nodes.join(", ")));
+    let groups: Vec<String> = states.values().map(|nodes| nodes.join(", ")).collect();
+    let differing = (groups.len() > 1).then(|| format!("not the same on {}", groups.join(" and ")));
+    let phrases: Vec<String> = lacking.into_iter().chain(differing).collect();
+    Some(format!("{what} is {}", phrases.join(", and ")))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -88,6 +157,36 @@ mod tests {
                 "several nodes have the same name (cluster.node)",
                 "a has no cluster.address: others cannot forward requests to it",
                 "a renewed its lease 4.2 s ago",
+            ]
+        );
+    }
+
+    #[test]
+    fn plugins_and_variables_that_differ_are_named_without_their_hashes() {
+        let node = |name: &str, plugin: &[(&str, &str)], variables: &[(&str, &str)]| {
+            let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+            NodeInputsAnswer { node: name.to_owned(), plugins: map(plugin), variables: map(variables) }
+        };
+        let found = |nodes: Vec<NodeInputsAnswer>, silent: &[&str]| {
+            differences(&InputsAnswer { nodes, silent_nodes: silent.iter().map(|name| (*name).into()).collect() })
+        };
+        let same = || {
+            vec![node("a", &[("processors/m", "1")], &[("A", "x")]), node("b", &[("processors/m", "1")], &[("A", "x")])]
+        };
+        assert_eq!(found(same(), &[]), Vec::<String>::new());
+        let both_unset = vec![node("a", &[], &[("A", UNSET)]), node("b", &[], &[("A", UNSET)])];
+        assert_eq!(found(both_unset, &["c"]), ["c does not answer: it is not compared"]);
+        let other = vec![
+            node("a", &[("processors/m", "1")], &[("A", "x"), ("B", "p")]),
+            node("b", &[("processors/m", "2")], &[("A", UNSET), ("B", "p")]),
+            node("c", &[], &[("A", "x"), ("B", "q")]),
+        ];
+        assert_eq!(
+            found(other, &[]),
+            [
+                "the plugin processors/m is missing on c, and not the same on a and b",
+                "the variable A is not set on b",
+                "the variable B is not the same on a, b and c",
             ]
         );
     }

@@ -39,6 +39,7 @@ pub mod edit;
 mod error;
 mod farewell;
 mod hold;
+pub mod inputs;
 pub mod lifecycle;
 pub mod limits;
 pub mod listener;

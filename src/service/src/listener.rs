@@ -9,6 +9,7 @@ use anabranch_store::Store;
 use tokio::sync::watch;
 
 use crate::control::Control;
+use crate::inputs::InputPlaces;
 
 /// Reason why the listener could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -67,4 +68,6 @@ pub struct Served {
     pub control: Control,
     /// The cluster that the service is a node of.
     pub cluster: Option<ClusterSettings>,
+    /// What the service reads from its own machine.
+    pub inputs: InputPlaces,
 }

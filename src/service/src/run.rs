@@ -32,6 +32,7 @@ use crate::account::Account;
 use crate::control::{Control, Shared};
 use crate::document::Read;
 use crate::error::ServiceError;
+use crate::inputs::InputPlaces;
 use crate::lifecycle::PipelineOutcome;
 use crate::listener::{Listener, Served};
 use crate::pipeline_table::{NextStart, PipelineEntry};
@@ -159,6 +160,7 @@ impl Service {
                 registry: self.registry.clone(),
                 control: control.clone(),
                 cluster: self.settings.cluster.clone(),
+                inputs: InputPlaces::of(&self.settings),
             };
             let service = async {
                 let ended = self.serve(pipelines, later, &control, jobs, stops, companion).await;

@@ -28,7 +28,7 @@ pub(crate) struct Environment {
 }
 
 /// Maximum bytes of a file with a value.
-const MAX_VALUE_FILE: u64 = 1 << 20;
+pub(crate) const MAX_VALUE_FILE: u64 = 1 << 20;
 
 impl Environment {
     fn give(&self, value: String, written: String) -> String {

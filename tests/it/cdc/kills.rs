@@ -4,35 +4,24 @@
 //! A check kills a few times. `ANABRANCH_KILLS=200 cargo test --test it -- --nocapture cdc::kills` kills the service two
 //! hundred times and the server fifty times; `ANABRANCH_SEED` repeats the choices of another time.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use super::copier::Copier;
 use super::server::{Database, LOGICAL, Release, Server};
+use crate::fault_plan::{self, say};
 use crate::process::Workspace;
 
 /// Kills of a check.
 const FEW: usize = 4;
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
 /// Returns the number of kills, and the choices of the time.
 pub fn choices() -> (usize, fastrand::Rng) {
-    let seed = number("ANABRANCH_SEED").unwrap_or_else(|| fastrand::u64(..));
-    println!("ANABRANCH_SEED={seed}");
-    (number("ANABRANCH_KILLS").map_or(FEW, |kills| kills as usize), fastrand::Rng::with_seed(seed))
+    fault_plan::choices(FEW)
 }
 
 /// Waits between two times, in milliseconds.
 pub fn wait(random: &mut fastrand::Rng, millis: std::ops::Range<u64>) {
     std::thread::sleep(Duration::from_millis(random.u64(millis)));
-}
-
-pub fn say(text: &str) {
-    // Not to be captured: who reads the output of a check wants to know what was checked.
-    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 #[test]

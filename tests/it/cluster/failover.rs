@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use super::{Node, counts, each_has, lines, wait_for};
 use crate::api::end;
+use crate::fault_plan::number;
 use crate::process::Workspace;
 use crate::servers::postgres::{Database, Server};
 use crate::servers::proxy::Proxy;
 
 fn failovers() -> usize {
-    std::env::var("ANABRANCH_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+    number("ANABRANCH_KILLS").map_or(1, |failovers| failovers as usize)
 }
 
 #[test]

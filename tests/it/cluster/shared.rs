@@ -84,6 +84,13 @@ fn any_node_answers_for_the_pipelines_of_all() {
     let forwarded = format!("{of_nodes}Anabranch-Forwarded-By: b\r\n");
     assert_eq!(ask(at[0], "GET", "/v1/cluster", &forwarded, "").status, 200);
 
+    // What the nodes read from their own machines, without a hash of a value that the reader could find it from.
+    let inputs = ask_any(0, "GET", "/v1/cluster/inputs", "").json();
+    let states: Vec<_> = (0..2).map(|node| inputs["nodes"][node]["variables"]["DATABASE"].clone()).collect();
+    assert_eq!((&inputs["nodes"][0]["node"], &inputs["nodes"][1]["node"]), (&json!("a"), &json!("b")), "{inputs}");
+    assert!(states[0] == states[1] && states[0].as_str().is_some_and(|hash| hash.len() == 64), "{inputs}");
+    assert!(!inputs.to_string().contains(&database.url()), "{inputs}");
+
     // A node that does not answer: what is stored is shown, and what only it can do is refused.
     let owner = if of[0] == "a" { &a } else { &b };
     owner.process.signal("STOP");

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::copier::{Copier, PARTITIONS};
 use super::pipeline;
 use crate::api::{ask, get};
+use crate::fault_plan;
 use crate::process::Workspace;
 use crate::servers::kafka_cluster::{Cluster, NODES, cluster};
 
@@ -254,15 +255,12 @@ fn nothing_is_written_after_the_end_of_a_run() {
 fn no_fault_loses_or_reorders_a_record() {
     let Some((cluster, _turn)) = cluster() else { return };
     let text = |name: &str| std::env::var(name).ok();
-    let number = |name: &str| text(name).and_then(|text| text.parse().ok());
-    let seed = number("ANABRANCH_SEED").unwrap_or_else(|| fastrand::u64(..));
-    println!("ANABRANCH_SEED={seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = fastrand::Rng::with_seed(fault_plan::seed());
     let named: Option<Vec<Fault>> = text("ANABRANCH_FAULTS").map(|names| {
         let fault = |name: &str| ALL.into_iter().find(|fault| format!("{fault:?}") == name).unwrap();
         names.split(',').map(fault).collect()
     });
-    let soak = number("ANABRANCH_SOAK").map(Duration::from_secs);
+    let soak = fault_plan::number("ANABRANCH_SOAK").map(Duration::from_secs);
     let begun = Instant::now();
     loop {
         let mut faults = named.clone().unwrap_or_else(|| match soak {

@@ -4,39 +4,24 @@
 //! A check kills a few times. `ANABRANCH_KILLS=100 cargo test --test it -- --nocapture kafka::kills` kills the service and
 //! brokers a hundred times each; `ANABRANCH_SEED` repeats the choices of another time.
 
-use std::io::Write as _;
 use std::time::Duration;
 
 use super::copier::{Copier, PARTITIONS};
+use crate::fault_plan::{choices, say};
 use crate::servers::kafka_cluster::{NODES, cluster};
 
 /// Kills of a check.
 const FEW: usize = 2;
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
-fn choices() -> (usize, fastrand::Rng) {
-    let seed = number("ANABRANCH_SEED").unwrap_or_else(|| fastrand::u64(..));
-    println!("ANABRANCH_SEED={seed}");
-    (number("ANABRANCH_KILLS").map_or(FEW, |kills| kills as usize), fastrand::Rng::with_seed(seed))
-}
 
 /// Waits between two times, in milliseconds.
 fn wait(random: &mut fastrand::Rng, millis: std::ops::Range<u64>) {
     std::thread::sleep(Duration::from_millis(random.u64(millis)));
 }
 
-fn say(text: &str) {
-    // Not to be captured: who reads the output of a check wants to know what was checked.
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
-
 #[test]
 fn a_service_that_is_killed_under_load_loses_nothing() {
     let Some((cluster, _turn)) = cluster() else { return };
-    let (kills, mut random) = choices();
+    let (kills, mut random) = choices(FEW);
     let mut copier = Copier::start(cluster);
     copier.produce("k", 30, 1_000, (0, PARTITIONS));
     for _ in 0..kills {
@@ -54,7 +39,7 @@ fn a_service_that_is_killed_under_load_loses_nothing() {
 #[test]
 fn brokers_that_are_killed_under_load_lose_nothing() {
     let Some((cluster, _turn)) = cluster() else { return };
-    let (kills, mut random) = choices();
+    let (kills, mut random) = choices(FEW);
     let mut copier = Copier::start(cluster);
     copier.produce("k", 30, 500, (0, PARTITIONS));
     copier.service.await_progress();

@@ -95,15 +95,18 @@ struct ClusterUnit {
               (status = 503, description = "`store.unavailable`", body = Error)),
 )]
 async fn cluster(State(view): State<Arc<View>>) -> Result<Json<Cluster>, ApiError> {
-    let Some(peers) = &view.peers else {
-        let what = "this service is not a node of a cluster";
-        return Err(ApiError::new(Kind::NotFound, codes::CLUSTER_NONE, what).suggest("set cluster.url"));
-    };
+    let peers = view.peers.as_ref().ok_or_else(no_cluster)?;
     let unavailable =
         |error| ApiError::new(Kind::Unavailable, codes::STORE_UNAVAILABLE, format!("state store: {error}"));
     let overview = peers.membership().overview(None).await.map_err(unavailable)?;
     let here = peers.membership().standing().borrow().id;
     Ok(Json(Cluster::of(&overview, here)))
+}
+
+/// Returns the error of a request for a cluster to a service that runs alone.
+pub(super) fn no_cluster() -> ApiError {
+    let what = "this service is not a node of a cluster";
+    ApiError::new(Kind::NotFound, codes::CLUSTER_NONE, what).suggest("set cluster.url")
 }
 
 impl Cluster {
