@@ -39,6 +39,10 @@ pub(crate) use owner::Ownership;
 use session::{Client, Failure, Session};
 use table::Table;
 
+/// Makes the server release the locks of a node that is paused within a transaction before its lease of 6 s is over: the next
+/// node waits for the rows of its units.
+const RELEASE: &str = "SET LOCAL idle_in_transaction_session_timeout = '4s'";
+
 /// Maximum attempts of a request. The waits start at 100 ms and double up to 2 s: about 5 s in total, plus the time
 /// limits of a silent server. After that the pipelines recover, which takes longer.
 const ATTEMPTS: u32 = 7;
@@ -307,6 +311,10 @@ impl ConnectionTask {
         let (table, client) = self.connected().await?;
         table.upgrade(client).await?;
         let transaction = client.transaction().await?;
+        if table.is_shared.get() {
+            // Within the transaction, because a pooler gives each one another session.
+            transaction.batch_execute(RELEASE).await?;
+        }
         let outcomes = table.apply(&transaction, writes).await?;
         transaction.commit().await?;
         Ok(outcomes)

@@ -183,6 +183,43 @@ async fn a_node_that_cannot_reach_the_store_gives_its_units_up_before_they_are_t
     assert!(taken < Duration::from_secs(7), "{taken:?}");
 }
 
+/// The server keeps the lock on the unit until it ends the transaction of the paused node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_paused_while_it_claims_a_unit_does_not_keep_it() {
+    let Some(server) = Server::start(&[]).map(Arc::new) else { return };
+    let database = server.database();
+    let (_store, leases) = cluster(&database, 1).await;
+    let proxy = Proxy::start(server.port());
+    let through = format!("postgresql://postgres@127.0.0.1:{}/{}", proxy.port, database.name());
+    let through = PostgresDatabase { connection: through.into(), table: "kv".to_owned() };
+    let a = Store::join(&through, named("a")).unwrap();
+    let unit = Unit::whole("p0");
+    wait_for("the unit", || membership(&a).tenure(&unit).is_some()).await;
+    // The claim waits for this table when it has the lock on its unit.
+    let mut session = Address::parse(&settings(&database).connection).unwrap().connect().await.unwrap();
+    let held_up = session.client().transaction().await.unwrap();
+    held_up.batch_execute("LOCK TABLE kv IN SHARE MODE").await.unwrap();
+    let claim = tokio::spawn(async move { a.claim(&unit).await.map(drop) });
+    let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'kv'::regclass";
+    wait_for("the claim", || database.query(waits) == ["1"]).await;
+    proxy.set(FROZEN);
+    held_up.commit().await.unwrap();
+    let b = leases.join(&named("b")).await.unwrap();
+    let begun = Instant::now();
+    loop {
+        leases.renew(b, false).await.unwrap();
+        leases.take(b, 1).await.unwrap();
+        if held(&leases, b).await == 1 {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "the unit stays with the paused node");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    proxy.set(OPEN);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let _ = claim.await;
+}
+
 #[tokio::test]
 async fn nodes_and_a_service_alone_exclude_each_other() {
     let Some(database) = Database::create() else { return };
