@@ -199,6 +199,7 @@ async fn a_node_that_is_paused_while_it_claims_a_unit_does_not_keep_it() {
     let mut session = Address::parse(&settings(&database).connection).unwrap().connect().await.unwrap();
     let held_up = session.client().transaction().await.unwrap();
     held_up.batch_execute("LOCK TABLE kv IN SHARE MODE").await.unwrap();
+    #[expect(clippy::disallowed_methods, reason = "it ends with the test")]
     let claim = tokio::spawn(async move { a.claim(&unit).await.map(drop) });
     let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'kv'::regclass";
     wait_for("the claim", || database.query(waits) == ["1"]).await;
