@@ -311,11 +311,17 @@ impl ConnectionTask {
         let (table, client) = self.connected().await?;
         table.upgrade(client).await?;
         let transaction = client.transaction().await?;
-        if table.is_shared.get() {
-            // Within the transaction, because a pooler gives each one another session.
-            transaction.batch_execute(RELEASE).await?;
-        }
-        let outcomes = table.apply(&transaction, writes).await?;
+        let release = async {
+            match table.is_shared.get() {
+                // Within the transaction, because a pooler gives each one another session.
+                true => transaction.batch_execute(RELEASE).await,
+                false => Ok(()),
+            }
+        };
+        // Sent together with the first write, and before it.
+        let (released, outcomes) = tokio::join!(biased; release, table.apply(&transaction, writes));
+        released?;
+        let outcomes = outcomes?;
         transaction.commit().await?;
         Ok(outcomes)
     }
