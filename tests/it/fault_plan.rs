@@ -1,6 +1,8 @@
 //! How often tests of faults strike, and with which random choices: `ANABRANCH_KILLS` and `ANABRANCH_SEED`.
 
 use std::io::Write as _;
+use std::ops::Range;
+use std::time::Duration;
 
 /// Returns the number in a variable of the environment.
 pub fn number(variable: &str) -> Option<u64> {
@@ -22,4 +24,9 @@ pub fn choices(few: usize) -> (usize, fastrand::Rng) {
 /// Prints a line that is not captured: who reads the output of a check wants to know what was checked.
 pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Waits between two times, in milliseconds.
+pub fn wait(random: &mut fastrand::Rng, millis: Range<u64>) {
+    std::thread::sleep(Duration::from_millis(random.u64(millis)));
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::api::{ask, end};
 use crate::process::{Output, Workspace, file_to_file};
+use crate::schema::files;
 
 const PIPELINE: &str = r#"version: "2.2"
 pipelines:
@@ -60,13 +61,8 @@ const DECODE: &str = "      - { id: decode, plugin: json.decode, settings: { fie
 #[test]
 fn every_example_has_tests_that_pass() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    for entry in std::fs::read_dir(&examples).unwrap() {
-        let path = entry.unwrap().path();
-        let file = if path.is_dir() { path.join("pipeline.yaml") } else { path };
-        // What the scripts of the examples have in common is there too.
-        let is_pipeline = file.extension().is_some_and(|extension| extension == "yaml")
-            && !file.to_string_lossy().ends_with(".test.yaml");
-        assert!(!is_pipeline || file.with_extension("test.yaml").exists(), "{} has no tests", file.display());
+    for file in files("examples") {
+        assert!(file.with_extension("test.yaml").exists(), "{} has no tests", file.display());
     }
     if cfg!(all(feature = "http", feature = "js", feature = "postgres", feature = "s3")) {
         let examples = examples.to_str().unwrap();

@@ -21,7 +21,8 @@ fn errors(schema: &jsonschema::Validator, document: &Value) -> Vec<(String, Stri
     schema.iter_errors(document).map(|error| (error.instance_path().to_string(), error.to_string())).collect()
 }
 
-fn files(directory: &str) -> Vec<PathBuf> {
+/// Returns the pipeline files in a directory of the project, in the order of their names.
+pub fn files(directory: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
     let mut files: Vec<PathBuf> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     // An example with services of its own has a directory.

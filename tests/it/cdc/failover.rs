@@ -3,9 +3,9 @@
 //! A check fails over once. `ANABRANCH_KILLS=200 cargo test --test it -- --nocapture cdc::failover` does it twenty times.
 
 use super::copier::Copier;
-use super::kills::{choices, wait};
+use super::kills::choices;
 use super::server::{LOGICAL, Release, Server};
-use crate::fault_plan::say;
+use crate::fault_plan::{say, wait};
 use crate::restarted::PIPELINES;
 use crate::servers::proxy::Proxy;
 

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::kills::{choices, wait};
+use super::kills::choices;
 use super::replica::Replica;
 use super::server::{Database, LOGICAL, Release, Server};
-use crate::fault_plan::say;
+use crate::fault_plan::{say, wait};
 
 /// A table whose bodies are stored elsewhere: an update does not repeat them in the log. The number of a row only grows, and
 /// a copy notes if it does not.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::copier::Copier;
 use super::server::{Database, LOGICAL, Release, Server};
-use crate::fault_plan::{self, say};
+use crate::fault_plan::{self, say, wait};
 use crate::process::Workspace;
 
 /// Kills of a check.
@@ -17,11 +17,6 @@ const FEW: usize = 4;
 /// Returns the number of kills, and the choices of the time.
 pub fn choices() -> (usize, fastrand::Rng) {
     fault_plan::choices(FEW)
-}
-
-/// Waits between two times, in milliseconds.
-pub fn wait(random: &mut fastrand::Rng, millis: std::ops::Range<u64>) {
-    std::thread::sleep(Duration::from_millis(random.u64(millis)));
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::kills::{choices, wait};
+use super::kills::choices;
 use super::replica::Replica;
 use super::server::Release;
-use crate::fault_plan::say;
+use crate::fault_plan::{say, wait};
 
 /// Four rows have a page, and bodies that are stored elsewhere: an update does not repeat them in the log.
 const TABLE: &str = "

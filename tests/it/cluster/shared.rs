@@ -84,7 +84,7 @@ fn any_node_answers_for_the_pipelines_of_all() {
     let forwarded = format!("{of_nodes}Anabranch-Forwarded-By: b\r\n");
     assert_eq!(ask(at[0], "GET", "/v1/cluster", &forwarded, "").status, 200);
 
-    // What the nodes read from their own machines, without a hash of a value that the reader could find it from.
+    // The inputs of both nodes have the same keyed hash of a variable, and not its value.
     let inputs = ask_any(0, "GET", "/v1/cluster/inputs", "").json();
     let states: Vec<_> = (0..2).map(|node| inputs["nodes"][node]["variables"]["DATABASE"].clone()).collect();
     assert_eq!((&inputs["nodes"][0]["node"], &inputs["nodes"][1]["node"]), (&json!("a"), &json!("b")), "{inputs}");

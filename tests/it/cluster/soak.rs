@@ -4,15 +4,16 @@
 
 use std::time::{Duration, Instant};
 
+use super::split::generated;
 use super::{Node, counts, each_has, places, wait_for};
 use crate::api::{ask, end};
-use crate::fault_plan::{choices, say};
+use crate::fault_plan::{choices, say, wait};
 use crate::servers::postgres::Database;
 
 /// Number of faults of a check.
 const FEW: usize = 4;
 
-/// What happens to a node.
+/// A fault of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// SIGKILL, and a new process when the others have its units.
@@ -22,27 +23,6 @@ enum Fault {
     /// SIGSTOP for a time in which its lease may end or not.
     ShortPause,
 }
-
-/// Records of 16 partitions, with their numbers as ids, to a table that the destination fences.
-const PIPELINE: &str = r#"  - id: p
-    connectors:
-      - id: in
-        type: source
-        plugin: generator
-        settings:
-          partitions: "16"
-          rate: "600"
-          seed: "1"
-          format.type: structured
-          format.options.v: int
-      - id: out
-        type: destination
-        plugin: postgres
-        settings: { url: "${DATABASE}", table: p, exactlyOnce: "true" }
-    processors:
-      - { id: number, plugin: field.set, settings: { field: .Payload.After.id, value: '{{ printf "%s" .Position }}' } }
-      - { id: bare, plugin: field.exclude, settings: { fields: .Key } }
-"#;
 
 /// Notes each claim in the tables of the destination that is replaced by an earlier one.
 const WATCH: &str = "
@@ -61,7 +41,8 @@ END $$";
 fn nodes_that_fail_again_and_again_lose_nothing_and_double_nothing() {
     let Some(database) = Database::create() else { return };
     database.query("CREATE TABLE p (id text, v bigint)");
-    let mut nodes = ["a", "b", "c"].map(|name| Node::new(name, &database, PIPELINE));
+    let pipeline = generated("p", "rate: \"600\"", "exactlyOnce: \"true\"");
+    let mut nodes = ["a", "b", "c"].map(|name| Node::new(name, &database, &pipeline));
     let names = ["a", "b", "c"];
     // Eight units.
     let spread = || {
@@ -75,7 +56,7 @@ fn nodes_that_fail_again_and_again_lose_nothing_and_double_nothing() {
     let (mut done, mut slowest) = ([0; 3], Duration::ZERO);
     for number in 0..faults {
         wait_for("units of each node", spread);
-        std::thread::sleep(Duration::from_millis(random.u64(..1_000)));
+        wait(&mut random, 0..1_000);
         let struck = random.usize(..3);
         // Each kind in turn, so that a check has them all.
         let fault = [Fault::Kill, Fault::LongPause, Fault::ShortPause][number % 3];
@@ -99,7 +80,7 @@ fn nodes_that_fail_again_and_again_lose_nothing_and_double_nothing() {
             }
             Fault::ShortPause => {
                 node.process.signal("STOP");
-                std::thread::sleep(Duration::from_millis(random.u64(500..8_000)));
+                wait(&mut random, 500..8_000);
                 node.process.signal("CONT");
             }
         }

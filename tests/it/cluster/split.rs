@@ -10,8 +10,8 @@ use crate::process::{Workspace, base64_decode};
 use crate::servers::Port;
 use crate::servers::postgres::Database;
 
-/// Numbered records of 16 partitions to a table.
-fn generated(id: &str, rows: usize, settings: &str) -> String {
+/// Records of 16 partitions to a table, with their numbers as ids. `of_source` are further settings in lines of their own.
+pub fn generated(id: &str, of_source: &str, settings: &str) -> String {
     format!(
         r#"  - id: {id}
     connectors:
@@ -20,8 +20,7 @@ fn generated(id: &str, rows: usize, settings: &str) -> String {
         plugin: generator
         settings:
           partitions: "16"
-          recordCount: "{rows}"
-          rate: "3000"
+          {of_source}
           seed: "1"
           format.type: structured
           format.options.v: int
@@ -34,6 +33,11 @@ fn generated(id: &str, rows: usize, settings: &str) -> String {
       - {{ id: bare, plugin: field.exclude, settings: {{ fields: .Key }} }}
 "#
     )
+}
+
+/// Settings of a source that ends after a number of records.
+fn of_rows(rows: usize) -> String {
+    format!("recordCount: \"{rows}\"\n          rate: \"3000\"")
 }
 
 /// Numbers of slots of a pipeline, by the nodes that have them.
@@ -52,7 +56,7 @@ fn the_partitions_of_a_pipeline_spread_and_nothing_is_lost_or_doubled() {
     const ROWS: usize = 60_000;
     let Some(database) = Database::create() else { return };
     database.query("CREATE TABLE p (id text, v bigint)");
-    let pipelines = generated("p", ROWS, "exactlyOnce: \"true\"");
+    let pipelines = generated("p", &of_rows(ROWS), "exactlyOnce: \"true\"");
     let mut nodes = ["a", "b", "c"].map(|name| Node::new(name, &database, &pipelines));
     let spread = || {
         let shares = shares(&database, "p");
@@ -88,7 +92,7 @@ fn any_node_stops_and_starts_all_shares_and_a_planned_move_repeats_nothing() {
     let Some(database) = Database::create() else { return };
     // Without a key and without exactly once: a record that is delivered again is there twice.
     database.query("CREATE TABLE p (id text, v bigint)");
-    let pipelines = generated("p", 1_000_000, "sdk.batch.size: \"500\"");
+    let pipelines = generated("p", &of_rows(1_000_000), "sdk.batch.size: \"500\"");
     let mut a = Node::new("a", &database, &pipelines);
     wait_for("the first rows", || counts(&database, "p").0 > 500);
     let mut b = Node::new("b", &database, &pipelines);
@@ -125,7 +129,7 @@ fn any_node_stops_and_starts_all_shares_and_a_planned_move_repeats_nothing() {
 fn the_failure_of_one_share_is_the_status_of_the_pipeline() {
     let Some(database) = Database::create() else { return };
     database.query("CREATE TABLE p (id text, v bigint)");
-    let pipelines = generated("p", 1_000_000, "sdk.batch.size: \"500\"");
+    let pipelines = generated("p", &of_rows(1_000_000), "sdk.batch.size: \"500\"");
     let mut a = Node::new("a", &database, &pipelines);
     let mut b = Node::new("b", &database, &pipelines);
     wait_for("shares of both", || shares(&database, "p") == ["a:4", "b:4"]);
@@ -145,7 +149,7 @@ fn the_failure_of_one_share_is_the_status_of_the_pipeline() {
 fn a_pipeline_that_cannot_be_split_any_more_runs_on_one_node() {
     let Some(database) = Database::create() else { return };
     database.query("CREATE TABLE p (id text, v bigint)");
-    let split = generated("p", 1_000_000, "sdk.batch.size: \"500\"");
+    let split = generated("p", &of_rows(1_000_000), "sdk.batch.size: \"500\"");
     let mut a = Node::new("a", &database, &split);
     let b = Node::new("b", &database, &split);
     wait_for("shares of both", || shares(&database, "p") == ["a:4", "b:4"]);
@@ -176,7 +180,7 @@ fn a_pipeline_that_cannot_be_split_any_more_runs_on_one_node() {
 fn an_inspection_shows_the_records_of_all_nodes_that_run_the_pipeline() {
     let Some(database) = Database::create() else { return };
     database.query("CREATE TABLE p (id text, v bigint)");
-    let pipelines = generated("p", 10_000_000, "");
+    let pipelines = generated("p", &of_rows(10_000_000), "");
     let ports = [Port::hold(), Port::hold()];
     let mut nodes = [("a", &ports[0]), ("b", &ports[1])].map(|(name, port)| {
         let mut workspace = Workspace::new();

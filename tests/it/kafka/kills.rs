@@ -4,19 +4,12 @@
 //! A check kills a few times. `ANABRANCH_KILLS=100 cargo test --test it -- --nocapture kafka::kills` kills the service and
 //! brokers a hundred times each; `ANABRANCH_SEED` repeats the choices of another time.
 
-use std::time::Duration;
-
 use super::copier::{Copier, PARTITIONS};
-use crate::fault_plan::{choices, say};
+use crate::fault_plan::{choices, say, wait};
 use crate::servers::kafka_cluster::{NODES, cluster};
 
 /// Kills of a check.
 const FEW: usize = 2;
-
-/// Waits between two times, in milliseconds.
-fn wait(random: &mut fastrand::Rng, millis: std::ops::Range<u64>) {
-    std::thread::sleep(Duration::from_millis(random.u64(millis)));
-}
 
 #[test]
 fn a_service_that_is_killed_under_load_loses_nothing() {

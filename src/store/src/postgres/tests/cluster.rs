@@ -115,6 +115,12 @@ fn join(database: &Database, name: &'static str) -> Store {
     Store::join(&settings(database), named(name)).unwrap()
 }
 
+/// Joins through a proxy of the server.
+fn join_through(proxy: &Proxy, database: &Database, name: &'static str) -> Store {
+    let url = format!("postgresql://postgres@127.0.0.1:{}/{}", proxy.port, database.name());
+    Store::join(&PostgresDatabase { connection: url.into(), table: "kv".to_owned() }, named(name)).unwrap()
+}
+
 fn membership(store: &Store) -> &Membership {
     store.membership().unwrap()
 }
@@ -158,9 +164,7 @@ async fn a_node_that_cannot_reach_the_store_gives_its_units_up_before_they_are_t
     let database = server.database();
     let (_store, leases) = cluster(&database, 1).await;
     let proxy = Proxy::start(server.port());
-    let through = format!("postgresql://postgres@127.0.0.1:{}/{}", proxy.port, database.name());
-    let through = PostgresDatabase { connection: through.into(), table: "kv".to_owned() };
-    let a = Store::join(&through, named("a")).unwrap();
+    let a = join_through(&proxy, &database, "a");
     let unit = Unit::whole("p0");
     wait_for("the unit", || membership(&a).tenure(&unit).is_some()).await;
     let b = leases.join(&named("b")).await.unwrap();
@@ -190,9 +194,7 @@ async fn a_node_that_is_paused_while_it_claims_a_unit_does_not_keep_it() {
     let database = server.database();
     let (_store, leases) = cluster(&database, 1).await;
     let proxy = Proxy::start(server.port());
-    let through = format!("postgresql://postgres@127.0.0.1:{}/{}", proxy.port, database.name());
-    let through = PostgresDatabase { connection: through.into(), table: "kv".to_owned() };
-    let a = Store::join(&through, named("a")).unwrap();
+    let a = join_through(&proxy, &database, "a");
     let unit = Unit::whole("p0");
     wait_for("the unit", || membership(&a).tenure(&unit).is_some()).await;
     // The claim waits for this table when it has the lock on its unit.
