@@ -8,7 +8,6 @@ mod node;
 mod tests;
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -22,7 +21,7 @@ use anabranch_plugin::trace::{
 };
 use anabranch_record::mark::LaneId;
 use anabranch_record::metadata::Metadata;
-use anabranch_record::text::Str;
+use anabranch_record::text::{Str, hexadecimal};
 use anabranch_record::{Position, Record, clock};
 
 use crate::ack::{LaneIndex, Run};
@@ -287,10 +286,7 @@ fn shown(position: &Position) -> Str {
         Err(error) if cut && error.error_len().is_none() => {
             String::from_utf8_lossy(&bytes[..error.valid_up_to()]).into()
         }
-        _ => bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        }),
+        _ => hexadecimal(bytes),
     };
     if cut {
         text.push('…');

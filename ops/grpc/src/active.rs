@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use anabranch_plugin::written::Written;
-use anabranch_record::text::Str;
+use anabranch_record::text::{Str, hexadecimal};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -112,17 +112,8 @@ impl StoredConfiguration {
             return StoredConfiguration::Value(text.value().to_string());
         }
         let sum = Sha256::new().chain_update(salt).chain_update([0]).chain_update(text.value().as_bytes()).finalize();
-        StoredConfiguration::Variable { written: text.written().to_string(), sum: hex(&sum) }
+        StoredConfiguration::Variable { written: text.written().to_string(), sum: hexadecimal(&sum) }
     }
-}
-
-/// Returns bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

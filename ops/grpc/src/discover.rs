@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_plugin::registry::StandaloneConnector;
-use anabranch_record::text::Str;
+use anabranch_record::text::{Str, hexadecimal};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use prost::Message as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::Settings;
-use crate::active::hex;
 use crate::call::{CallError, Client};
 use crate::farewell::DeletedConnectors;
 use crate::handshake::Handshake;
@@ -215,7 +214,7 @@ fn hash(path: &Path) -> Option<String> {
         }
         sum.update(&piece[..read]);
     }
-    Some(hex(&sum.finalize()))
+    Some(hexadecimal(&sum.finalize()))
 }
 
 fn recall(path: &Path) -> Option<wire::Specification> {

@@ -11,7 +11,7 @@ use anabranch_plugin::host::{Host, LogLevel};
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_record::code::Code;
 use anabranch_record::fault::{Fault, FaultClass};
-use anabranch_record::text::Str;
+use anabranch_record::text::{Str, hexadecimal};
 use bytes::Bytes;
 use prost::Message as _;
 use tokio::runtime::Handle;
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::Settings;
-use crate::active::{Active, ConnectorChange, GivenSettings, hex};
+use crate::active::{Active, ConnectorChange, GivenSettings};
 use crate::call::{CallError, Client};
 use crate::codes;
 use crate::handshake::Handshake;
@@ -362,5 +362,5 @@ async fn listen(client: Client, identity: ProcessIdentity) {
 pub(crate) fn random() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
-    Ok(hex(&bytes))
+    Ok(hexadecimal(&bytes))
 }

@@ -1,6 +1,5 @@
 //! `field.hash`: replaces a value with its hash.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
@@ -10,7 +9,7 @@ use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, Oper
 use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::reference::Reference;
-use anabranch_record::text::Str;
+use anabranch_record::text::{Str, hexadecimal};
 use anabranch_record::value::Value;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
@@ -126,15 +125,6 @@ impl Hasher {
             Hasher::Xxh3 => format!("{:016x}", XxHash3_64::oneshot(bytes)),
         }
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 #[cfg(test)]

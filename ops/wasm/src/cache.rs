@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use anabranch_ops_opencdc::wire::Specified;
+use anabranch_record::text::hexadecimal;
 use prost::Message as _;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Uid;
@@ -39,7 +40,7 @@ pub(crate) struct Digest(String);
 
 impl Digest {
     pub(crate) fn of(wasm: &[u8]) -> Self {
-        Digest(Sha256::digest(wasm).iter().map(|byte| format!("{byte:02x}")).collect())
+        Digest(hexadecimal(&Sha256::digest(wasm)))
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct View {
     pub(crate) sessions: Sessions,
     /// The other nodes of the cluster; `None` if the service runs alone.
     pub(crate) peers: Option<Peers>,
-    /// What this service reads from its own machine.
+    /// The places of the inputs that the nodes of a cluster compare.
     pub(crate) inputs: InputPlaces,
 }
 

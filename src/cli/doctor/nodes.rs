@@ -66,13 +66,13 @@ fn problems(ClusterAnswer { nodes, units }: &ClusterAnswer) -> Vec<String> {
     found
 }
 
-/// Path of what the nodes read from their own machines.
+/// Path of the inputs of the nodes.
 const INPUTS: &str = "/v1/cluster/inputs";
 
 /// The state of a variable without a value.
 const UNSET: &str = "unset";
 
-/// What the nodes read from their own machines.
+/// The inputs of the nodes.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct InputsAnswer {

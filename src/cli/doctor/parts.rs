@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use anabranch_api::ending;
 use anabranch_ops_tls::Identity;
 use anabranch_plugin::diagnostic::Severity;
-use anabranch_process::files::system;
+use anabranch_process::files::{system, visible_files};
 use anabranch_process::runtime;
 use anabranch_service::pipelines::Pipelines;
 use anabranch_settings::{Database, Source};
@@ -36,7 +36,7 @@ pub(super) fn pipelines(subject: &mut DoctorContext<'_>) -> CheckResult {
     }
     let (registry, options) = (registry_with(settings), compile_options(settings, false));
     // If no standalone plugin is installed, plugins that are not built in are errors.
-    let nothing_installed = children(&settings.processors.path).next().is_none();
+    let nothing_installed = visible_files(&settings.processors.path).is_empty();
     let (pipelines, left) = if subject.deep || nothing_installed {
         (Pipelines::load(&[path], &registry, &options), 0)
     } else {
@@ -285,7 +285,9 @@ pub(super) fn connectors(subject: &mut DoctorContext<'_>) -> CheckResult {
     if found.mark > CheckSeverity::Well {
         return found;
     }
-    let not_executable = children(path).filter(|(_, metadata)| metadata.permissions().mode() & 0o111 == 0).count();
+    let is_executable =
+        |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0);
+    let not_executable = visible_files(path).iter().filter(|path| !is_executable(path)).count();
     match not_executable {
         0 => found,
         count => {
@@ -300,15 +302,6 @@ pub(super) fn connectors(subject: &mut DoctorContext<'_>) -> CheckResult {
 
 pub(super) fn processors(subject: &mut DoctorContext<'_>) -> CheckResult {
     directory(subject, "processors.path", &subject.settings.processors.path)
-}
-
-fn children(path: &Path) -> impl Iterator<Item = (std::path::PathBuf, fs::Metadata)> {
-    let entries = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
-    let hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    entries.filter(move |path| !hidden(path)).filter_map(|path| {
-        let metadata = fs::metadata(&path).ok()?;
-        metadata.is_file().then_some((path, metadata))
-    })
 }
 
 /// Checks a directory of plugins, whose files this program executes.
@@ -338,7 +331,7 @@ fn directory(subject: &DoctorContext<'_>, setting: &str, path: &Path) -> CheckRe
         return CheckResult::warning(format!("every user can write to {shown}, and the service runs the files in it"))
             .advise(format!("run `chmod o-w {shown}`"));
     }
-    CheckResult::well(format!("{} in {shown}", counted(children(path).count(), "file")))
+    CheckResult::well(format!("{} in {shown}", counted(visible_files(path).len(), "file")))
 }
 
 /// Loads all standalone plugins. Errors are printed when they occur.
@@ -346,7 +339,7 @@ pub(super) fn standalone(subject: &mut DoctorContext<'_>) -> CheckResult {
     let registry = registry_with(subject.settings);
     let (connectors, processors) = (registry.standalone_connectors().len(), registry.standalone_operators().len());
     let files = [&subject.settings.connectors.path, &subject.settings.processors.path];
-    let files: usize = files.iter().map(|path| children(path).count()).sum();
+    let files: usize = files.iter().map(|path| visible_files(path).len()).sum();
     let what = format!("{}, {}", counted(connectors, "connector"), counted(processors, "processor"));
     if connectors + processors < files {
         CheckResult::warning(format!("{what}, from {}", counted(files, "file")))

@@ -6,6 +6,7 @@ mod targets;
 
 use std::path::PathBuf;
 
+use anabranch_record::text::hexadecimal;
 use anabranch_service::pipelines::Pipelines;
 use anabranch_settings::{ServiceFlags, Settings};
 use serde::Serialize;
@@ -249,7 +250,7 @@ impl ApplyPlan {
             hash.update([0]);
             hash.update(surplus.id.as_bytes());
         }
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hexadecimal(&hash.finalize())
     }
 
     fn told(&self, color: bool) -> String {

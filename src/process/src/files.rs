@@ -180,6 +180,16 @@ impl PipelineFiles {
     }
 }
 
+/// Returns the files of a directory whose names do not begin with a dot, in the order of their names, or none if the directory
+/// cannot be read. Follows links.
+pub fn visible_files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let mut files: Vec<PathBuf> = entries.filter(|path| !is_hidden(path) && path.is_file()).collect();
+    files.sort();
+    files
+}
+
 fn children(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory)? {

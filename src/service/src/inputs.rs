@@ -1,5 +1,5 @@
-//! What a node of a cluster reads from its own machine: files of plugins, and the variables that pipelines name. All nodes
-//! should read the same.
+//! The inputs of a node of a cluster: the files of plugins on its machine, and the variables that pipelines name. All nodes
+//! should have the same inputs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,7 +8,8 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use anabranch_config::{Variables, value_of};
-use anabranch_process::files::{read_text, system};
+use anabranch_process::files::{read_text, system, visible_files};
+use anabranch_record::text::hexadecimal;
 use anabranch_settings::{Credential, Settings};
 use anabranch_store::{StoredPipeline, StoredSetting};
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -18,7 +19,7 @@ use utoipa::ToSchema;
 
 use crate::variables::MAX_VALUE_FILE;
 
-/// Where a node finds what it reads from its own machine.
+/// The places of the inputs of a node.
 #[derive(Clone, Debug)]
 pub struct InputPlaces {
     /// Directories of plugins, each with its name in answers.
@@ -27,11 +28,11 @@ pub struct InputPlaces {
     key: Option<Credential>,
 }
 
-/// What a node reads from its own machine.
+/// The inputs of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeInputs {
-    /// SHA-256 of the files of plugins, by their names such as `processors/mask.wasm`. A file that cannot be read has the
+    /// SHA-256 of each file of a plugin, by its name such as `processors/mask.wasm`. A file that cannot be read has the
     /// reason in place of the hash.
     pub plugins: BTreeMap<String, String>,
     /// The variables that pipelines name, such as `PASSWORD` or `file:/run/secrets/password`, each with `unset`, or with a
@@ -60,7 +61,7 @@ impl InputPlaces {
     pub fn read(&self, pipelines: &[StoredPipeline]) -> NodeInputs {
         let mut plugins = BTreeMap::new();
         for (name, directory) in &self.directories {
-            for path in files(directory) {
+            for path in visible_files(directory) {
                 let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let digest = digest(&path).unwrap_or_else(|error| system(&error));
                 plugins.insert(format!("{name}/{file}"), digest);
@@ -92,15 +93,6 @@ fn settings(pipeline: &StoredPipeline) -> impl Iterator<Item = &StoredSetting> {
     pipeline.dead_letter.settings.iter().chain(of_connectors).chain(of_processors)
 }
 
-/// Returns the files in a directory that a service loads as plugins, in the order of their names.
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_hidden = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    let mut files: Vec<PathBuf> = entries.filter(|path| !is_hidden(path) && path.is_file()).collect();
-    files.sort();
-    files
-}
-
 fn digest(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let (mut hash, mut part) = (Sha256::new(), vec![0; 64 << 10]);
@@ -120,10 +112,6 @@ fn keyed(key: &[u8], name: &str, value: &str) -> String {
     hash.update(name.as_bytes());
     hash.update(value.as_bytes());
     hexadecimal(&hash.finalize().into_bytes())
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The variables that a text names, with their values here.

@@ -68,6 +68,6 @@ pub struct Served {
     pub control: Control,
     /// The cluster that the service is a node of.
     pub cluster: Option<ClusterSettings>,
-    /// What the service reads from its own machine.
+    /// The places of the inputs that the nodes of a cluster compare.
     pub inputs: InputPlaces,
 }

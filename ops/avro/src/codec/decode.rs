@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anabranch_record::text::Str;
+use anabranch_record::text::{Str, hexadecimal};
 use anabranch_record::value::{Object, Timestamp, Value};
 use chrono::{DateTime, NaiveDate};
 
@@ -156,9 +156,8 @@ impl<'a> Input<'a> {
                     Sized::Fixed => self.take(16)?,
                     Sized::Bytes => self.counted()?,
                 };
-                let hex = |range: std::ops::Range<usize>| -> String {
-                    bytes.get(range).unwrap_or_default().iter().map(|byte| format!("{byte:02x}")).collect()
-                };
+                let hex =
+                    |range: std::ops::Range<usize>| -> String { hexadecimal(bytes.get(range).unwrap_or_default()) };
                 if bytes.len() != 16 {
                     return Err(self.damaged("a uuid is not 16 bytes long"));
                 }

@@ -1,19 +1,18 @@
 //! Where reading a partition starts: after our mark, at an offset that another program committed, or where the settings say.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use anabranch_plugin::source::Start;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::Mark;
-use anabranch_record::text::Str;
+use anabranch_record::text::{Str, hexadecimal};
 use async_trait::async_trait;
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use super::fetch::{FetchStart, TopicId};
+use super::fetch::FetchStart;
 use super::lookup::{Found, Lookup};
 use super::position::{LogPosition, PositionEncoder};
 use super::prepare::Prepared;
@@ -152,7 +151,7 @@ impl Starter for Starts {
             None => self.look(at, membership).await?,
         };
         let (id, exact) = (found.topic, found.exact);
-        let topic_id = id.map(|id| hexadecimal(&id)).unwrap_or_default();
+        let topic_id = id.map(|id| Str::from(hexadecimal(&id))).unwrap_or_default();
         let position = LogPosition {
             group: self.group.clone(),
             topic: at.topic.clone(),
@@ -308,12 +307,4 @@ impl Starts {
         let silent = || Fault::transient(codes::UNAVAILABLE, format!("{at}: the broker did not answer"));
         results.into_iter().next().map_or_else(|| Err(silent()), |(_, found)| found)
     }
-}
-
-fn hexadecimal(id: &TopicId) -> Str {
-    let mut text = String::new();
-    for byte in id {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text.into()
 }

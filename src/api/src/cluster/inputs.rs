@@ -1,9 +1,8 @@
-//! What each node of the cluster reads from its own machine.
+//! The inputs of the nodes of a cluster: files of plugins and variables on their machines.
 
 use std::sync::Arc;
 
 use anabranch_service::inputs::NodeInputs;
-use anabranch_store::StoredPipeline;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -15,8 +14,7 @@ use utoipa_axum::routes;
 
 use super::overview::no_cluster;
 use crate::access::FORWARDED;
-use crate::codes;
-use crate::error::{ApiError, Error, Kind};
+use crate::error::{ApiError, Error};
 use crate::view::View;
 
 const PATH: &str = "/v1/cluster/inputs";
@@ -25,7 +23,7 @@ pub(crate) fn router() -> OpenApiRouter<Arc<View>> {
     OpenApiRouter::new().routes(routes!(inputs))
 }
 
-/// What the nodes read from their own machines.
+/// The inputs of the nodes of a cluster.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ClusterInputs {
@@ -36,7 +34,7 @@ struct ClusterInputs {
     silent_nodes: Vec<String>,
 }
 
-/// A node, and what it reads.
+/// A node and its inputs.
 #[derive(Serialize, Deserialize, ToSchema)]
 struct NodeWithInputs {
     /// Its name.
@@ -45,10 +43,10 @@ struct NodeWithInputs {
     inputs: NodeInputs,
 }
 
-/// Compare what the nodes read from their own machines
+/// Compare the inputs of the nodes of the cluster
 ///
-/// Hashes of the files of plugins and of the variables that pipelines name. Without the token of the nodes, nobody can try
-/// whether a value has a hash.
+/// Returns hashes of the files of plugins on each node and of the variables that pipelines name. A caller needs the token of
+/// the nodes to compute the hash of a value.
 #[utoipa::path(
     get, path = "/v1/cluster/inputs", tag = "cluster",
     responses((status = 200, description = "The inputs of each node", body = ClusterInputs),
@@ -57,9 +55,7 @@ struct NodeWithInputs {
 )]
 async fn inputs(State(view): State<Arc<View>>, headers: HeaderMap) -> Result<Json<ClusterInputs>, ApiError> {
     let peers = view.peers.as_ref().ok_or_else(no_cluster)?;
-    let unavailable =
-        |error| ApiError::new(Kind::Unavailable, codes::STORE_UNAVAILABLE, format!("state store: {error}"));
-    let pipelines: Vec<StoredPipeline> = view.store.pipelines().await.map_err(unavailable)?;
+    let pipelines = view.store.pipelines().await?;
     let places = view.inputs.clone();
     let own = tokio::task::spawn_blocking(move || places.read(&pipelines));
     // A node asks this one only for its own.

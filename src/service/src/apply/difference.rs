@@ -2,7 +2,7 @@
 
 use anabranch_config::{PipelineConfig, ProcessorConfig};
 use anabranch_plugin::settings::{Setting, Settings};
-use anabranch_record::text::Str;
+use anabranch_record::text::{Str, hexadecimal};
 use anabranch_store::{
     Action, Entity, Status, StoredConnector, StoredPipeline, StoredProcessor, StoredSetting, between,
 };
@@ -195,7 +195,7 @@ pub(super) fn hash(
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hexadecimal(&hash.finalize())
 }
 
 /// Returns the stored pipeline without its status.

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc::sync_channel};
 use anabranch_cluster::Member;
 use anabranch_cluster::{Announcement, Membership};
 use anabranch_plugin::state::StoreError;
-use anabranch_record::text::Str;
+use anabranch_record::text::{Str, hexadecimal};
 use anabranch_settings::PostgresDatabase;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
@@ -157,5 +157,5 @@ fn identity(provision: &Provision) -> Result<String, StoreError> {
     invalid.sort();
     let content = serde_json::to_vec(&(good, invalid))
         .map_err(|error| StoreError::Damaged(format!("the pipelines cannot be written: {error}")))?;
-    Ok(Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(hexadecimal(&Sha256::digest(content)))
 }

@@ -1,6 +1,6 @@
 //! Checksums, as lower-case hexadecimal text.
 
-use std::fmt::Write as _;
+use anabranch_record::text::hexadecimal;
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
@@ -15,14 +15,6 @@ pub(super) static TABLE: &[Function] = &[
     function!("sha512sum", (text: Text) => hexadecimal(&Sha512::digest(text.as_bytes()))),
     function!("adler32sum", (text: Text) => adler32(text.as_bytes()).to_string()),
 ];
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, b| {
-        // Writing to a `String` cannot fail.
-        let _ = write!(out, "{b:02x}");
-        out
-    })
-}
 
 fn adler32(bytes: &[u8]) -> u32 {
     const MODULUS: u32 = 65_521;
