@@ -22,6 +22,7 @@ mod record;
 mod remote;
 mod report;
 mod run;
+mod store;
 mod template;
 mod top;
 
@@ -100,6 +101,9 @@ enum Command {
     Docs(docs::Command),
     Doctor(doctor::Arguments),
     Backup(backup::Arguments),
+    /// Copy the state store to another one.
+    #[command(subcommand)]
+    Store(store::Command),
     /// Print the version.
     Version,
     /// Print a script that completes commands, settings, pipelines and plugins in a shell.
@@ -151,6 +155,7 @@ fn dispatch(command: Command, context: &Context) -> Report {
         Command::Config(arguments) => config::config(&arguments, context),
         Command::Doctor(arguments) => doctor::doctor(&arguments, context),
         Command::Backup(arguments) => backup::backup(&arguments, context),
+        Command::Store(command) => store::dispatch(&command, context),
         Command::Mcp(arguments) => mcp::mcp(&arguments, context),
         Command::Docs(command) => docs::dispatch(&command),
         Command::Version => version(),

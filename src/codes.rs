@@ -238,6 +238,9 @@ anabranch_record::codes! {
     /// The store does not exist yet, and no service responds.
     STORE_NONE: "store.none", "The first run creates it; check db.path.";
 
+    /// The store to copy to has contents, or its file exists.
+    STORE_NOT_EMPTY: "store.not_empty", "Copy to an empty table or a new file.";
+
     /// Another service took over the state store after this one lost its session, so this service ends.
     STORE_TAKEN: "store.taken", "Restart it. With `db.wait`, it starts when the other service has ended.";
 

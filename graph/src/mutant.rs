@@ -193,6 +193,8 @@ mutants! {
     ZombieWrites;
     /// A destination's mark of an earlier generation counts as one of the current generation.
     OldGenerationCounts;
+    /// A run of a node whose claim is not the latest continues, because it was the last to open the destinations.
+    OpenedTooLate;
     /// A source that starts elsewhere does not begin a new generation.
     ElsewhereContinues;
     /// A source of changes confirms the place of a keepalive message although changes before it are not stored.

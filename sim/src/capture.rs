@@ -30,17 +30,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anabranch_config::limits::MemoryLimits;
-use anabranch_config::{ConnectorConfig, DeadLetterConfig, DesiredStatus, PipelineConfig};
 use anabranch_graph::exec::{Ending, RunOptions, Running, Services, SourceRequests, start};
 use anabranch_graph::mutant::set_credit;
 use anabranch_graph::plan::{CompileOptions, StagePlan, compile};
-use anabranch_plugin::diagnostic::{Span, Spanned};
 use anabranch_plugin::host::{DiscardingLog, Network};
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::{Parameters, shared};
-use anabranch_plugin::registry::{Registry, Role};
+use anabranch_plugin::registry::Registry;
 use anabranch_plugin::schema::MemoryRegistry;
-use anabranch_plugin::settings::Settings;
 use anabranch_plugin::source::Request;
 use anabranch_plugin::specification::Specification;
 use anabranch_plugin::state::DiscardingState;
@@ -51,6 +48,7 @@ use tokio::time::{Instant, sleep_until};
 
 pub use scenario::CaptureScenario;
 
+use crate::plain::{SOURCE, two_ends};
 use crate::run::Failure;
 use source::CaptureSource;
 use world::{CaptureDestination, SlowStore, TROUBLED_RUNS, World};
@@ -59,9 +57,6 @@ use world::{CaptureDestination, SlowStore, TROUBLED_RUNS, World};
 const STALLED: Duration = Duration::from_secs(600);
 /// Steps of the database between two runs.
 const BETWEEN_RUNS: u32 = 12;
-/// Id of the source.
-const SOURCE: &str = "s0";
-
 /// Runs the scenario of a seed.
 ///
 /// # Errors
@@ -188,38 +183,6 @@ struct NoParameters {}
 
 /// Compiles the pipeline: the source and the destination.
 fn plan(world: &Arc<World>) -> Result<Arc<StagePlan>, String> {
-    fn at<T>(value: T) -> Spanned<T> {
-        Spanned::new(value, Span::default())
-    }
-    let none = || Settings::from_pairs([]);
-    let connector = |id: &str, role| ConnectorConfig {
-        id: at(id.into()),
-        role: at(role),
-        plugin: at("capture".into()),
-        name: at(id.into()),
-        condition: None,
-        settings: none(),
-        processors: Vec::new(),
-        span: Span::default(),
-    };
-    let config = PipelineConfig {
-        id: at("p".into()),
-        name: at("p".into()),
-        description: Default::default(),
-        status: DesiredStatus::Running,
-        connectors: vec![connector(SOURCE, Role::Source), connector("d0", Role::Destination)],
-        processors: Vec::new(),
-        unmatched: None,
-        placement: None,
-        dead_letter_queue: DeadLetterConfig {
-            plugin: at("capture".into()),
-            settings: none(),
-            window_size: at(1),
-            window_nack_threshold: at(0),
-            span: Span::default(),
-        },
-        span: Span::default(),
-    };
     let specification = |parameters| Specification::builtin("capture", "Simulated.").with_all(parameters);
     let mut registry = Registry::new();
     let of_source = world.clone();
@@ -232,7 +195,7 @@ fn plan(world: &Arc<World>) -> Result<Arc<StagePlan>, String> {
     }));
     let limits = MemoryLimits { replay_rows: world.scenario.replay_rows, ..MemoryLimits::default() };
     let options = CompileOptions { split: true, once: false, strict: false, limits, cluster: false };
-    match compile(&config, &registry, &options) {
+    match compile(&two_ends("capture", "capture"), &registry, &options) {
         Ok(compiled) => Ok(compiled.stages),
         Err(findings) => Err(format!("the pipeline does not compile: {findings:?}")),
     }

@@ -27,6 +27,7 @@
 //! ```
 
 pub mod capture;
+pub mod cluster;
 mod codes;
 pub mod coordinator;
 pub mod ends;
@@ -35,6 +36,7 @@ pub mod mutants;
 pub mod oracle;
 pub mod origins;
 pub mod pipeline;
+mod plain;
 pub mod processors;
 pub mod record;
 pub mod run;

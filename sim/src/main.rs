@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anabranch_sim::capture;
-use anabranch_sim::run::simulate;
+use anabranch_sim::run::{Failure, simulate};
 use anabranch_sim::scenario::Scenario;
 use anabranch_sim::shrink::explain;
+use anabranch_sim::{capture, cluster};
 use clap::Parser;
 
 #[global_allocator]
@@ -38,6 +38,9 @@ struct Options {
     /// Simulate a source that captures the changes of a database.
     #[arg(long, conflicts_with = "race")]
     capture: bool,
+    /// Simulate the nodes of a cluster.
+    #[arg(long, conflicts_with_all = ["race", "capture"])]
+    cluster: bool,
     /// Continue after a failure, and only count failures.
     #[arg(long)]
     all: bool,
@@ -79,23 +82,28 @@ fn race(first: u64, most: u64, until: Option<Instant>) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Simulates sources that capture the changes of a database.
-fn captures(first: u64, most: u64, until: Option<Instant>, all: bool) -> ExitCode {
+/// Simulates seeds of another kind than graphs, one after the other. `simulate` shows the scenario of a failure.
+fn others(
+    (first, most, until): (u64, u64, Option<Instant>),
+    all: bool,
+    what: &str,
+    simulate: impl Fn(u64) -> Result<(), (String, Failure)>,
+) -> ExitCode {
     let (mut runs, mut failures) = (0u64, 0u64);
     while runs < most && until.is_none_or(|until| Instant::now() < until) {
         let seed = first.wrapping_add(runs);
         runs += 1;
-        if let Err(failure) = capture::simulate(seed, true) {
+        if let Err((scenario, failure)) = simulate(seed) {
             failures += 1;
             println!("seed {seed}: {}", failure.what);
             if !all {
-                println!("{:#?}", capture::CaptureScenario::generate(seed));
+                println!("{scenario}");
                 failure.log.iter().for_each(|line| println!("  {line}"));
                 break;
             }
         }
     }
-    println!("{runs} databases from seed {first}, {failures} failed");
+    println!("{runs} {what} from seed {first}, {failures} failed");
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -108,10 +116,20 @@ fn main() -> ExitCode {
         let found = anabranch_sim::mutants::hunt(first, Duration::from_secs(seconds), &options.names);
         return if found { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    if options.capture {
+    if options.capture || options.cluster {
         let until = options.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let most = options.graphs.unwrap_or(if until.is_some() { u64::MAX } else { 1 });
-        return captures(first, most, until, options.all);
+        let seeds = (first, most, until);
+        return match options.cluster {
+            true => others(seeds, options.all, "clusters", |seed| {
+                let scenario = || cluster::ClusterScenario::generate(seed).to_string();
+                cluster::simulate(seed, None, true).map_err(|failure| (scenario(), failure))
+            }),
+            false => others(seeds, options.all, "databases", |seed| {
+                let scenario = || format!("{:#?}", capture::CaptureScenario::generate(seed));
+                capture::simulate(seed, true).map_err(|failure| (scenario(), failure))
+            }),
+        };
     }
     if options.seed.is_some() && options.graphs.is_none() && options.seconds.is_none() {
         let scenario = Scenario::generate(first);

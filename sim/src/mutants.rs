@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anabranch_graph::mutant::{Mutant, activate};
 
-use crate::capture;
 use crate::run::{Failure, simulate};
 use crate::scenario::Scenario;
+use crate::{capture, cluster};
 
 /// Planted faults, and seeds that reveal them.
 ///
@@ -92,6 +92,7 @@ pub const KILLERS: &[(Mutant, &[u64])] = &[
     (Mutant::MarksReadTooSoon, &[12, 13, 36]),
     (Mutant::ZombieWrites, &[184]),
     (Mutant::OldGenerationCounts, &[80, 218, 233]),
+    (Mutant::OpenedTooLate, &[154, 168, 187]),
     (Mutant::ElsewhereContinues, &[7, 10, 11]),
     (Mutant::ConfirmsFromKeepalive, &[3, 11, 13]),
     (Mutant::PlaceAloneIsIdentity, &[11, 13, 24]),
@@ -109,6 +110,9 @@ const CAPTURE: &[Mutant] = &[
     Mutant::RangeResumedWithoutThePoint,
 ];
 
+/// Planted faults of nodes of a cluster, which [`cluster`] simulates.
+const CLUSTER: &[Mutant] = &[Mutant::OpenedTooLate];
+
 /// Simulates a seed with a planted fault.
 ///
 /// # Errors
@@ -117,6 +121,7 @@ pub fn simulate_with(mutant: Mutant, seed: u64) -> Result<(), Failure> {
     activate(Some(mutant));
     let result = match CAPTURE.contains(&mutant) {
         true => capture::simulate(seed, false),
+        false if CLUSTER.contains(&mutant) => cluster::simulate(seed, None, false),
         false => simulate(&Arc::new(Scenario::generate(seed)), false),
     };
     activate(None);

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anabranch_graph::mutant::Mutant;
-use anabranch_sim::capture;
+use anabranch_sim::cluster::PlantedFault;
 use anabranch_sim::mutants::{KILLERS, killer};
 use anabranch_sim::origins::ORIGINS;
 use anabranch_sim::run::simulate;
 use anabranch_sim::scenario::{Execution, Scenario};
+use anabranch_sim::{capture, cluster};
 
 /// Graphs that are simulated, unless the time is up before.
 const GRAPHS: u64 = 2000;
@@ -54,6 +55,40 @@ fn a_database_arrives_whole_and_in_order() {
     }
     let _ = writeln!(std::io::stderr(), "{databases} databases from seed {first}: no promise is broken");
     assert!(databases > 0);
+}
+
+#[test]
+fn the_nodes_of_a_cluster_lose_nothing_and_do_no_harm() {
+    anabranch_sim::hush();
+    let first = first_seed();
+    let started = Instant::now();
+    let mut clusters = 0;
+    while clusters < GRAPHS && started.elapsed() < TIME {
+        let seed = first + clusters;
+        if let Err(failure) = cluster::simulate(seed, None, false) {
+            panic!("seed {seed}: {}\nrun `cargo run -p anabranch-sim -- --cluster --seed {seed}`", failure.what);
+        }
+        clusters += 1;
+    }
+    let _ = writeln!(std::io::stderr(), "{clusters} clusters from seed {first}: no promise is broken");
+    assert!(clusters > 0);
+}
+
+/// Seeds that reveal the planted faults of a cluster. If they do not any more, others below [`CLUSTERS`] are tried.
+const REVEALING: [u64; 7] = [1, 25, 120, 38, 76, 5, 47];
+const CLUSTERS: u64 = 400;
+
+#[test]
+fn every_planted_fault_of_a_cluster_is_found() {
+    anabranch_sim::hush();
+    for fault in PlantedFault::ALL {
+        let found = REVEALING
+            .into_iter()
+            .chain(0..CLUSTERS)
+            .find_map(|seed| Some((seed, cluster::simulate(seed, Some(*fault), false).err()?)));
+        let Some((seed, failure)) = found else { panic!("{fault:?} is not found") };
+        let _ = writeln!(std::io::stderr(), "{:<24} {seed:>6}  {:.110}", format!("{fault:?}"), failure.what);
+    }
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! `anabranch cluster`.
 
+mod apply;
+
 use std::collections::BTreeMap;
 
 use anabranch_process::terminal::age;
 use anabranch_settings::ServiceFlags;
+use clap::Subcommand;
 use comfy_table::{Table, presets};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use self::apply::Apply;
 use super::remote::Remote;
 use super::{Context, Report};
 
@@ -17,9 +21,17 @@ use super::{Context, Report};
 ///
 /// Exit codes: 0 the nodes are shown, 1 the service is not a node or its store does not answer, 3 no service answers.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
     #[command(flatten)]
     settings: ServiceFlags,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Apply(Apply),
 }
 
 const COMMAND: &str = "cluster";
@@ -82,7 +94,10 @@ impl UnitAnswer {
 }
 
 pub(super) fn cluster(arguments: &Arguments, context: &Context) -> Report {
-    shown(arguments, context).unwrap_or_else(|report| *report)
+    match &arguments.command {
+        Some(Command::Apply(arguments)) => apply::apply(arguments, context),
+        None => shown(arguments, context).unwrap_or_else(|report| *report),
+    }
 }
 
 fn shown(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {

@@ -1,7 +1,7 @@
 //! `anabranch pipelines …`.
 
 mod analyze;
-mod apply;
+pub(super) mod apply;
 mod backfill;
 mod chosen;
 mod describe;

@@ -1,5 +1,7 @@
 //! Nodes of a cluster: real processes that share a store in PostgreSQL.
 
+mod applied;
+mod copied;
 mod failover;
 mod placed;
 mod pooled;

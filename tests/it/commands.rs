@@ -28,7 +28,7 @@ const RUN: [(&str, &str); 11] = [
 ];
 
 /// Commands that cannot be run as they stand, and why.
-const NOT_RUN: [(&str, &str); 47] = [
+const NOT_RUN: [(&str, &str); 50] = [
     ("cargo run --profile simulate -p anabranch-sim -- --seconds 60", RELEASE),
     ("cargo run --profile simulate -p anabranch-sim -- --seed N", RELEASE),
     ("cargo run --profile simulate -p anabranch-sim -- --race --seconds 60", RELEASE),
@@ -75,6 +75,9 @@ const NOT_RUN: [(&str, &str); 47] = [
     ("sudo apt install ./target/debian/anabranch_*.deb", ROOT),
     ("sudo systemctl enable --now anabranch", ROOT),
     ("anabranch backup --config.path /etc/anabranch/anabranch.yaml --to /var/backups/anabranch.db", INSTALLED),
+    ("anabranch store copy --to '${CLUSTER_URL}'", COPIED),
+    ("anabranch store copy --to anabranch.db", COPIED),
+    ("anabranch cluster apply pipelines", "needs a cluster; cluster/applied.rs applies sets of files"),
     ("pg_dump --table 'anabranch_kv_store*' --file anabranch.sql \"$CONNECTION\"", INSTALLED),
     ("journalctl -u anabranch -f", ROOT),
     ("docker build -f packaging/Dockerfile -t anabranch .", ROOT),
@@ -92,6 +95,7 @@ const DOCUMENTS: &str = "needs PostgreSQL and an S3 server; documents.rs does th
 const KAFKA: &str = "waits for Ctrl+C; kafka.rs runs the script with --check";
 const BROKERS: &str = "needs brokers of the reader; kafka/visible.rs does the same with the broker of the tests";
 const DATABASES: &str = "needs databases of the reader; cdc/visible.rs does the same with those of the tests";
+const COPIED: &str = "needs a cluster; cluster/copied.rs copies in both directions";
 const INSTALLED: &str = "needs an installed service; store.rs makes and restores a backup";
 const ROOT: &str = "changes the machine; packages.rs looks at what it would do";
 

@@ -103,6 +103,11 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let (letters_to, mut writers) = futures::try_join!(dead_letter, writers)?;
 
     let mut known = read_marks(plan, &mut writers).await?;
+    if context.services.shared.is_some() && !mutant!(OpenedTooLate) {
+        // A process that was paused may have opened destinations after a later run. Then it must write nothing, because
+        // the destinations take it for the latest.
+        claims.load(&**store).await.map_err(store_fault)?;
+    }
     let mut resume = resume(plan, &marks, &known, &receipts)?;
     ask_sources(plan, &resume.lost).await?;
     for ForeignMark { destination, lane, theirs, ours } in &resume.foreign {

@@ -184,7 +184,7 @@ impl ProcessorDocument {
 /// The plan of applying a pipeline.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct Plan {
+pub(crate) struct Plan {
     pipeline_id: String,
     changes: Vec<Change>,
     /// True if the pipeline runs and is drained and restarted.
@@ -237,7 +237,7 @@ struct Change {
 }
 
 impl Plan {
-    fn of(view: &View, planned: Planned) -> Self {
+    pub(crate) fn of(view: &View, planned: Planned) -> Self {
         let Planned { id, changes, restart, rereads, notes, hash, from_file, warnings } = planned;
         let seen = view.control.seen(&id);
         let repeat = |reread: RereadSource| {
@@ -260,6 +260,11 @@ impl Plan {
                  file too",
             ),
         }
+    }
+
+    /// Leaves the note about the file out.
+    pub(crate) fn without_note(self) -> Self {
+        Plan { note: None, ..self }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A node forwards a request once: the node that receives it answers, whether or not it still runs the pipeline.
 
+mod apply;
 mod inputs;
 pub(crate) mod live;
 mod merge;
@@ -21,7 +22,7 @@ use crate::namesakes;
 use crate::view::View;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<View>> {
-    overview::router().merge(inputs::router())
+    overview::router().merge(inputs::router()).merge(apply::router())
 }
 
 /// Forwards a request for a pipeline that another node runs.

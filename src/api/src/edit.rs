@@ -250,7 +250,7 @@ impl From<EditError> for ApiError {
             EditError::HasPositions(_) => answer(Kind::FailedPrecondition, codes::PIPELINE_HAS_POSITIONS)
                 .suggest("add `?positions=true` to delete the positions too"),
             EditError::NotOne(_) => answer(Kind::Malformed(StatusCode::BAD_REQUEST), codes::PIPELINES_ONE_EXPECTED),
-            EditError::Stale(_) => {
+            EditError::Stale(_) | EditError::StaleSet => {
                 answer(Kind::Aborted, codes::PIPELINES_PLAN_STALE).suggest("request a new plan, and check it")
             }
             EditError::RunsOn(_) => answer(Kind::FailedPrecondition, codes::PIPELINES_RESTART_NOT_ALLOWED)

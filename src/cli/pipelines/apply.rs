@@ -1,10 +1,11 @@
 //! `anabranch pipelines apply`.
 
-mod diff;
+pub(in crate::cli) mod consent;
+pub(in crate::cli) mod diff;
 mod prune;
-mod targets;
+pub(in crate::cli) mod targets;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anabranch_record::text::hexadecimal;
 use anabranch_service::pipelines::Pipelines;
@@ -13,13 +14,13 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use self::consent::{ApplyConsent, Decision, ProposedChanges};
 use self::diff::Diff;
 use self::prune::{KeptPipeline, UndeclaredPipeline};
 use self::targets::{Target, targets};
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
-use crate::cli::{Context, Exit, Report, compile_options, registry_with};
-use crate::codes;
+use crate::cli::{Context, Report, compile_options, registry_with};
 
 /// Apply pipeline files to a running service.
 ///
@@ -35,22 +36,12 @@ pub(in crate::cli) struct Arguments {
     /// Pipeline files, or directories of them. The service resolves their `${NAME}` from its own environment.
     #[arg(required = true, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
-    /// Do not ask for confirmation.
-    #[arg(short, long)]
-    yes: bool,
-    /// Apply the changes if they still have this hash.
-    #[arg(long, value_name = "HASH", conflicts_with = "yes")]
-    plan_hash: Option<String>,
-    /// Only compare: exit with 4 if something would change.
-    #[arg(long, conflicts_with_all = ["yes", "plan_hash"])]
-    check: bool,
+    #[command(flatten)]
+    consent: ApplyConsent,
     /// Also stop and delete pipelines that no file declares, with their positions. Leaves pipelines that the service's
     /// own pipeline files declare: they are not a difference.
     #[arg(long)]
     prune: bool,
-    /// With --yes: continue even if a source under a new id delivers everything again.
-    #[arg(long, requires = "yes")]
-    accept_rereads: bool,
     /// Treat warnings as errors.
     #[arg(long)]
     strict: bool,
@@ -99,46 +90,18 @@ fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Repor
     let targets = targets(COMMAND, &arguments.paths, context)?;
     let remote = Remote::of(COMMAND, &settings)?;
     let work = compare(targets, arguments, &remote, &settings, context)?;
-    let text = work.told(context.color);
-    // Also with a hash: if its plan is applied already, there is nothing left to do.
-    if !work.differs() {
-        return Ok(work.report(text, false));
+    let hash = work.hash();
+    let changes = ProposedChanges {
+        text: work.told(context.color),
+        hash: &hash,
+        differs: work.differs(),
+        rereads: work.pipelines.iter().any(|pipeline| !pipeline.diff.rereads.is_empty()),
+        to: remote.url(),
+    };
+    match arguments.consent.decide(changes, context, |text| work.report(text, false))? {
+        Decision::End(report) => Ok(*report),
+        Decision::Apply(shown) => carry_out(work, shown, &remote, &settings, context),
     }
-    if let Some(hash) = &arguments.plan_hash
-        && *hash != work.hash()
-    {
-        let message = "the changes are not those of the plan with this hash";
-        let report = work.report(text, false).fail(Exit::Invalid, codes::PIPELINES_PLAN_STALE, message);
-        let suggestion = format!("check the plan above, then use --plan-hash {}", work.hash());
-        return Err(Box::new(report.suggest(suggestion)));
-    }
-    if arguments.check {
-        return Ok(work.report(text, false).found(Exit::Drift));
-    }
-    let mut shown = text;
-    let rereads = work.pipelines.iter().any(|pipeline| !pipeline.diff.rereads.is_empty());
-    if arguments.yes {
-        if rereads && !arguments.accept_rereads {
-            let message = "a source would read from its beginning and deliver everything again";
-            let report = work.report(shown, false).fail(Exit::Invalid, codes::PROVISIONING_REREADS, message);
-            return Err(Box::new(report.suggest(
-                "copy the position first (`anabranch positions copy`), or add --accept-rereads to accept it",
-            )));
-        }
-    } else if arguments.plan_hash.is_none() {
-        // The user has just read the plan, so the report does not repeat it.
-        match context.confirm(&format!("{shown}Apply it to {}?", remote.url())) {
-            Some(true) => shown.clear(),
-            Some(false) => return Ok(work.report("Nothing was changed.\n".to_owned(), false)),
-            None => {
-                let yes = if rereads { "--yes --accept-rereads" } else { "--yes" };
-                let hash = work.hash();
-                let advice = format!("Nothing was changed. To apply the plan, add --plan-hash {hash} or {yes}.\n");
-                return Ok(work.report(shown, false).notes(advice).found(Exit::Drift));
-            }
-        }
-    }
-    carry_out(work, shown, &remote, &settings, context)
 }
 
 /// Requests the changes of each pipeline from the service. Compares every file before it reports the first error.
@@ -166,7 +129,7 @@ fn compare(
     }
     if let Some((target, report)) = refused.pop() {
         let others = refused.iter().map(|(target, _)| target.name());
-        let report = explained(*report, &target, settings, context);
+        let report = explained(*report, &[&target.path], settings, context);
         let others: Vec<String> = others.collect();
         return Err(match others.is_empty() {
             true => report,
@@ -210,7 +173,9 @@ fn carry_out(
                     plan["warnings"] = warnings.into();
                 }
             }
-            Err(report) => failed.push((diff.pipeline_id.clone(), explained(*report, target, settings, context))),
+            Err(report) => {
+                failed.push((diff.pipeline_id.clone(), explained(*report, &[&target.path], settings, context)));
+            }
         }
     }
     for surplus in &mut work.surplus {
@@ -307,10 +272,18 @@ impl ApplyPlan {
     }
 }
 
-/// Adds the local findings for the file to a refusal of the service.
-fn explained(report: Report, target: &Target, settings: &Settings, context: &Context) -> Box<Report> {
-    let pipelines = Pipelines::load(&[&target.path], &registry_with(settings), &compile_options(settings, false));
-    Box::new(match report.is_invalid() && pipelines.has_errors() {
+/// Adds the findings of this program for the files, with their places, to a refusal of the service.
+pub(in crate::cli) fn explained<P: AsRef<Path>>(
+    report: Report,
+    paths: &[P],
+    settings: &Settings,
+    context: &Context,
+) -> Box<Report> {
+    if !report.is_invalid() {
+        return Box::new(report);
+    }
+    let pipelines = Pipelines::load(paths, &registry_with(settings), &compile_options(settings, false));
+    Box::new(match pipelines.has_errors() {
         true => report.notes(context.rendered(&pipelines.all_findings(), &pipelines.files)),
         false => report,
     })

@@ -159,11 +159,13 @@ pub trait LeaseStore: Send + Sync {
     /// The lease is over, or the store is unavailable; the lease may have been renewed.
     async fn renew(&self, id: NodeId, is_leaving: bool) -> Result<View, LeaseError>;
 
-    /// Gives free units to a node, at most `count`. The next view has them.
+    /// Gives free units to a node, at most `count`, and returns their number. The next view has them. None if the lease of the
+    /// node is over, or if the store has had its history for less than [`SAFE`](crate::SAFE): it may have lost the latest
+    /// leases, and the nodes that had them do not know that yet.
     ///
     /// # Errors
-    /// The lease is over, or the store is unavailable; units may have been taken.
-    async fn take(&self, id: NodeId, count: usize) -> Result<(), LeaseError>;
+    /// The store is unavailable; units may have been taken.
+    async fn take(&self, id: NodeId, count: usize) -> Result<usize, LeaseError>;
 
     /// Asks a node for units, at most `count`, that no other node has asked for.
     ///

@@ -254,7 +254,11 @@ impl Member {
         if let Some((of, count)) = ask {
             self.note(&answered(ANSWER, self.store.ask(id, of, count)).await);
         }
-        take > 0 && self.note(&answered(ANSWER, self.store.take(id, take)).await)
+        if take == 0 {
+            return false;
+        }
+        let taken = answered(ANSWER, self.store.take(id, take)).await;
+        self.note(&taken) && taken.is_ok_and(|taken| taken > 0)
     }
 
     /// Returns the id of this node; joins if it is no member.
@@ -356,7 +360,7 @@ impl Member {
     }
 
     /// Logs a failure, which the next tick finds out about. Returns `true` if there was none.
-    fn note(&self, done: &Result<(), LeaseError>) -> bool {
+    fn note<T>(&self, done: &Result<T, LeaseError>) -> bool {
         if let Err(error) = done {
             tracing::debug!(%error, "the state store did not change the units of this node");
         }

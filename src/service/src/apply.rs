@@ -1,6 +1,7 @@
 //! Applying a configuration text to a pipeline: the plan of changes, and the switch.
 
 mod difference;
+mod set;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tokio::time::{sleep, timeout};
 
 pub use difference::Difference;
 use difference::{add, base, differences, hash, is_asked_to_start, revalued};
+pub use set::{DesiredSet, PlannedSet};
 
 use crate::control::{Control, ControlError};
 use crate::document::Read;
@@ -88,7 +90,7 @@ impl Control {
     pub async fn plan(&self, desired: Desired) -> Result<Planned, EditError> {
         let pipeline = Arc::new(self.understood(desired).await?);
         self.check_cycle(&NextStart::Good(pipeline.clone())).await?;
-        Ok(self.propose(&pipeline, false).await?.planned)
+        Ok(self.propose(&pipeline, false, &[]).await?.planned)
     }
 
     /// Applies a text. A running pipeline is drained, switched and resumed. If the new pipeline cannot be opened, the
@@ -139,7 +141,7 @@ impl Control {
         loop {
             let making = self.making().await;
             if self.entry(&id).is_err() {
-                let proposal = self.propose(&pipeline, saved).await?;
+                let proposal = self.propose(&pipeline, saved, &[]).await?;
                 if is_stale(&proposal.planned) {
                     return Err(EditError::Stale(id));
                 }
@@ -153,7 +155,7 @@ impl Control {
                 Err(ControlError::NotFound(_)) => continue,
                 Err(error) => return Err(error.into()),
             };
-            let mut proposal = self.propose(&pipeline, saved).await?;
+            let mut proposal = self.propose(&pipeline, saved, &[]).await?;
             if is_stale(&proposal.planned) {
                 return Err(EditError::Stale(id));
             }
@@ -195,7 +197,9 @@ impl Control {
         read.into_pipeline().ok_or(EditError::NotOne(0))
     }
 
-    async fn propose(&self, pipeline: &Pipeline, saved: bool) -> Result<Proposal, EditError> {
+    /// Compares a pipeline with the stored one. Its sources may replace those of pipelines that are set aside, and of those
+    /// that are `leaving`.
+    async fn propose(&self, pipeline: &Pipeline, saved: bool, leaving: &[Str]) -> Result<Proposal, EditError> {
         let mut desired = StoredPipeline::from(&pipeline.config);
         let id = desired.id.clone();
         let old = self.stored(&id).await?;
@@ -210,9 +214,14 @@ impl Control {
         if let Some(runs) = &runs {
             add(&mut changes, revalued(&runs.config, &pipeline.config));
         }
-        let status = self.seen(&id).map(|seen| seen.status);
+        let status = match &old {
+            // Another node of the cluster runs it, or none.
+            Some(old) if !self.has(&id) => Some(old.status.clone()),
+            _ => self.seen(&id).map(|seen| seen.status),
+        };
         let live = status.as_ref().is_some_and(Status::is_live);
-        let gone: Vec<_> = self.shared().store.pipelines().await?.into_iter().filter(|other| other.detached).collect();
+        let is_gone = |other: &StoredPipeline| other.detached || leaving.contains(&other.id);
+        let gone: Vec<_> = self.shared().store.pipelines().await?.into_iter().filter(is_gone).collect();
         let rereads = rereads(&self.shared().store, old.as_ref(), &desired, &gone).await?;
         let mut notes = self.redirected(pipeline, &changes).await?;
         let is_stopped = matches!(status, Some(Status::Stopped { reason: StopReason::User }));

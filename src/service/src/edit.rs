@@ -63,6 +63,9 @@ pub enum EditError {
     /// The pipeline or the text changed since the plan was made.
     #[error("pipeline {0} or the text changed since the plan was made: nothing was changed")]
     Stale(Str),
+    /// A pipeline or a file of a set changed since the plan was made.
+    #[error("a pipeline or a file changed since the plan was made: nothing was changed")]
+    StaleSet,
     /// The pipeline runs, and the settings do not allow a restart.
     #[error("pipeline {0} runs, and api.allow-live-restart-apply is false: nothing was changed")]
     RunsOn(Str),

@@ -19,6 +19,7 @@ use crate::tables::WriteFailure;
 use crate::{compare, tables};
 use reopenable::{CONTRADICTION, Open, ReopenableDatabase};
 
+mod contents;
 pub(crate) mod earlier;
 mod letters;
 mod memo;
@@ -203,6 +204,7 @@ fn find(open: &Open, read: &Read) -> Result<ReadResult, StoreError> {
         Read::Letters { pipeline, question } => {
             letters::answer(&transaction, pipeline, question).map(ReadResult::Letters)
         }
+        Read::Contents => contents::read(&transaction).map(|contents| ReadResult::Contents(Box::new(contents))),
         Read::Schemas(question) => schemas::answer(&transaction, question).map(ReadResult::Schemas),
     }
 }
@@ -297,6 +299,16 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<WriteResult, Wr
         }
         Write::Level { subject, level } => {
             schemas::set_level(transaction, subject.as_ref(), level.as_ref())?;
+            Ok(WriteResult::Nothing)
+        }
+        // A file is copied under another name until it is complete.
+        Write::BeginCopy => Ok(WriteResult::Nothing),
+        Write::CopiedLetters { pipeline, letters } => {
+            letters::put_copies(transaction, &pipeline, &letters)?;
+            Ok(WriteResult::Nothing)
+        }
+        Write::Contents(contents) => {
+            contents::write(transaction, &contents)?;
             Ok(WriteResult::Nothing)
         }
         Write::Trial(bytes) => {

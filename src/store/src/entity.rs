@@ -54,6 +54,11 @@ impl Status {
         matches!(self, Status::Starting | Status::Running | Status::Recovering { .. })
     }
 
+    /// Returns `true` if the pipeline starts with the service, although it does not run.
+    pub fn is_stopped_by_system(&self) -> bool {
+        matches!(self, Status::Stopped { reason: StopReason::System })
+    }
+
     /// Returns the status as a word.
     pub fn word(&self) -> &'static str {
         match self {

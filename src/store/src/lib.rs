@@ -21,6 +21,7 @@
 //! ```
 
 mod compare;
+mod contents;
 mod embedded;
 mod entity;
 mod error;
@@ -47,4 +48,4 @@ pub use meter::{OperationNumbers, StoreNumbers};
 pub use owner::{Owner, StoreOwnership};
 pub use request::Spread;
 pub use schemas::{Deletion, Reference, SchemaDocument, SchemaEntry};
-pub use store::{Backup, BackupError, Store, path_of};
+pub use store::{Backup, BackupError, CopiedCounts, CopyError, Store, path_of};

@@ -11,6 +11,7 @@
 //! transaction holds its rows until it ends, and the repeated one waits for them.
 
 mod connection;
+mod contents;
 mod imports;
 mod leases;
 mod letters;
@@ -77,6 +78,15 @@ pub enum PostgresError {
     Foreign {
         /// Its name.
         table: String,
+    },
+    /// Another store is copied into the table, or was.
+    #[error(
+        "a copy into this store has not ended: wait for it; if it was interrupted, remove what it has written (DROP TABLE \
+         IF EXISTS {tables}), and copy again"
+    )]
+    Unfinished {
+        /// The tables of the store, for SQL.
+        tables: String,
     },
     /// A later version wrote the table.
     #[error(
@@ -248,6 +258,7 @@ impl ConnectionTask {
         match known.map_err(|error| self.address.refused(&error))? {
             table::Prepared::Ready => Ok(()),
             table::Prepared::Foreign => Err(PostgresError::Foreign { table: self.table.name().to_owned() }),
+            table::Prepared::Unfinished => Err(PostgresError::Unfinished { tables: self.table.all() }),
             table::Prepared::Newer(found) => {
                 Err(PostgresError::Newer { table: self.table.name().to_owned(), found, known: crate::tables::SCHEMA })
             }

@@ -10,6 +10,7 @@ use anabranch_record::text::Str;
 use bytes::Bytes;
 
 use crate::compare::{ConfigurationChange, Import, Provision};
+use crate::contents::{Contents, NumberedLetters};
 use crate::entity::{Moment, Status, StoredPipeline};
 use crate::schemas::Deletion;
 use crate::{letters, schemas};
@@ -78,6 +79,8 @@ pub(crate) enum Write {
         set: String,
         /// How the nodes run the pipelines; those that are absent in one unit anywhere.
         spreads: BTreeMap<Str, Spread>,
+        /// True if a user asks for this set: also one that was imported before is imported.
+        on_request: bool,
     },
     Replace {
         pipeline: Box<StoredPipeline>,
@@ -118,6 +121,15 @@ pub(crate) enum Write {
         epoch: Option<Epoch>,
         change: letters::LetterChange,
     },
+    /// Notes that everything is copied into this store, which is not complete until [`Write::Contents`].
+    BeginCopy,
+    /// Adds dead letters of another store.
+    CopiedLetters {
+        pipeline: Str,
+        letters: NumberedLetters,
+    },
+    /// Adds everything else of another store, which ends the copy.
+    Contents(Box<Contents>),
     /// Writes this number of bytes and removes them again.
     Trial(usize),
 }
@@ -137,12 +149,17 @@ impl Write {
             Write::Active { settings, .. } => SMALL + settings.len(),
             Write::Schema { text, .. } => SMALL + text.len(),
             Write::Letters { change, .. } => SMALL + change.weight(),
+            Write::CopiedLetters { letters, .. } => {
+                letters.iter().map(|(_, letter)| SMALL + letter.encoded_len()).sum()
+            }
+            Write::Contents(contents) => contents.weight(),
             Write::Trial(bytes) => *bytes,
             Write::Claim { .. }
             | Write::Want { .. }
             | Write::Reshape { .. }
             | Write::Labels(_)
             | Write::End { .. }
+            | Write::BeginCopy
             | Write::Unwant { .. }
             | Write::Status { .. }
             | Write::Delete { .. }
@@ -176,6 +193,8 @@ pub(crate) enum Read {
     /// The current positions in all units of a pipeline, regardless of which runs have the latest claims.
     Positions(Str),
     DetachedMarks(Str),
+    /// Everything but dead letters and cached results.
+    Contents,
     Recall {
         space: Str,
         keys: Vec<ResultKey>,
@@ -194,6 +213,7 @@ pub(crate) enum Read {
 #[derive(Debug)]
 pub(crate) enum ReadResult {
     Pipelines(Vec<StoredPipeline>),
+    Contents(Box<Contents>),
     Marks(BTreeMap<LaneId, Mark>),
     Receipts(Vec<Receipt>),
     Slots(Vec<u32>),

@@ -2,6 +2,7 @@
 
 mod backup;
 mod cluster;
+mod copy;
 mod letters;
 mod open;
 mod positions;
@@ -25,6 +26,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 pub use backup::{Backup, BackupError, path_of};
+pub use copy::{CopiedCounts, CopyError};
 
 use self::letters::Evictions;
 use crate::compare::{ConfigurationChange, Provision};

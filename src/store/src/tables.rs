@@ -10,6 +10,7 @@ use bytes::Bytes;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 
 use crate::compare::{ConfigurationChange, Differences};
+use crate::contents::latest;
 use crate::entity::{Status, StoredPipeline};
 use crate::request::{fence, unavailable};
 
@@ -93,14 +94,6 @@ pub(super) fn marks(
         latest(&mut marks, lane, mark_of(owner, connector, value.value())?);
     }
     Ok(marks)
-}
-
-/// Adds a mark. If a lane has marks in several units, because it changed its unit, the last one counts.
-pub(super) fn latest(marks: &mut BTreeMap<LaneId, Mark>, lane: LaneId, mark: Mark) {
-    let number = |mark: &Mark| (mark.generation, mark.seq);
-    if marks.get(&lane).is_none_or(|known| number(known) < number(&mark)) {
-        marks.insert(lane, mark);
-    }
 }
 
 /// Decodes the mark of a connector.

@@ -20,6 +20,16 @@ struct State {
     hanging: bool,
 }
 
+impl State {
+    /// Fails unless the epoch is that of the latest claim.
+    fn check(&self, epoch: &Epoch) -> Result<(), StoreError> {
+        match self.epochs.get(&epoch.unit).copied().unwrap_or_default() {
+            theirs if theirs == epoch.number => Ok(()),
+            theirs => Err(StoreError::Fenced { unit: epoch.unit.clone(), ours: epoch.number, theirs }),
+        }
+    }
+}
+
 /// An in-memory state store. Marks survive runs.
 #[derive(Default)]
 pub struct MemoryStore {
@@ -98,12 +108,14 @@ impl StateStore for MemoryStore {
 
     async fn load(&self, epoch: &Epoch) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
         let state = locked(&self.state);
+        state.check(epoch)?;
         let ours = state.marks.iter().filter(|((unit, _), _)| *unit == epoch.unit);
         Ok(ours.map(|((_, lane), mark)| (lane.clone(), mark.clone())).collect())
     }
 
     async fn receipts(&self, epoch: &Epoch) -> Result<Vec<Receipt>, StoreError> {
         let state = locked(&self.state);
+        state.check(epoch)?;
         let ours = state.receipts.iter().filter(|((unit, ..), _)| *unit == epoch.unit);
         let receipt = |((_, destination, lane), mark): (&(Unit, Str, LaneId), &Mark)| Receipt {
             destination: destination.clone(),
@@ -121,10 +133,7 @@ impl StateStore for MemoryStore {
         }
         {
             let mut state = locked(&self.state);
-            let theirs = state.epochs.get(&epoch.unit).copied().unwrap_or_default();
-            if theirs != epoch.number {
-                return Err(StoreError::Fenced { unit: epoch.unit.clone(), ours: epoch.number, theirs });
-            }
+            state.check(epoch)?;
             if state.failing.is_some_and(|at| state.commits >= at) {
                 return Err(StoreError::Unavailable("the disk is full".into()));
             }

@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use anabranch_plugin::destination::{Destination, WritePolicy, Writer};
+use anabranch_plugin::host::Host;
 use anabranch_plugin::operator::Decision;
 use anabranch_plugin::testing::{AtEnd, Event, inline};
-use anabranch_record::fault::FaultClass;
+use anabranch_record::fault::{Fault, FaultClass};
+use async_trait::async_trait;
 
 use super::*;
+use crate::exec::Services;
 
 const ROWS: u64 = 400;
 const WINDOW: u64 = 100;
@@ -71,6 +75,43 @@ async fn nothing_is_acknowledged_after_another_run_took_over() {
     let after = bench.journal.events().iter().filter(|event| matches!(event, Event::Acked(..))).count();
     assert_eq!(before, after);
     assert_eq!(upstream.kept() as u64, ROWS - before as u64);
+}
+
+/// A destination that another run opens, which has claimed the pipeline, before this run does.
+struct OpenedByAnother {
+    destination: Arc<dyn Destination>,
+    store: Arc<MemoryStore>,
+}
+
+#[async_trait]
+impl Destination for OpenedByAnother {
+    async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
+        self.store.fence("p");
+        drop(self.destination.open(host).await?);
+        self.destination.open(host).await
+    }
+
+    fn policy(&self) -> WritePolicy {
+        self.destination.policy()
+    }
+}
+
+/// A node was paused after its claim. Destinations take the run that opens them last for the latest.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_opens_the_destinations_after_a_later_one_writes_nothing() {
+    let bench = Bench::new();
+    let (upstream, shelf) = (upstream(&bench, ROWS), shelf(&bench, "a"));
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    pipeline.write_with(&[read], "a", &shelf, |spec| {
+        spec.destination =
+            Arc::new(OpenedByAnother { destination: spec.destination.clone(), store: bench.store.clone() });
+    });
+    let services = Services { shared: Some("store".into()), ..services(&bench.store) };
+    let running = start(pipeline.plan(), services, RunOptions::default());
+    let Ending::Faulted(fault) = in_time(running.join()).await else { panic!("not fenced") };
+    assert_eq!((fault.class(), fault.code().name()), (FaultClass::Fatal, "fenced"));
+    assert!(shelf.rows().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

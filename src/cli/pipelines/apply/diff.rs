@@ -13,30 +13,30 @@ use crate::codes;
 /// Changes, planned or applied.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Diff {
-    pub(super) pipeline_id: String,
+pub(in crate::cli) struct Diff {
+    pub(in crate::cli) pipeline_id: String,
     #[serde(default)]
-    pub(super) changes: Vec<DiffChange>,
+    pub(in crate::cli) changes: Vec<DiffChange>,
     /// `true` if the service has to drain the pipeline to apply them.
     #[serde(default)]
     restart: bool,
     /// Sources that read from their beginning although they seem to replace others.
     #[serde(default)]
-    pub(super) rereads: Vec<Repeat>,
+    pub(in crate::cli) rereads: Vec<Repeat>,
     /// Effects of the changes on stored positions.
     #[serde(default)]
     notes: Vec<String>,
-    pub(super) hash: String,
+    pub(in crate::cli) hash: String,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Repeat {
+pub(in crate::cli) struct Repeat {
     message: String,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct DiffChange {
+pub(in crate::cli) struct DiffChange {
     resource: String,
     id: String,
     action: String,
@@ -45,7 +45,7 @@ pub(super) struct DiffChange {
 }
 
 impl Diff {
-    pub(super) fn differs(&self) -> bool {
+    pub(in crate::cli) fn differs(&self) -> bool {
         !self.changes.is_empty()
     }
 }
@@ -54,7 +54,7 @@ impl Diff {
 ///
 /// # Errors
 /// The answer comes from another program, or from another version of this one.
-pub(super) fn read(command: &'static str, plan: &Value) -> Result<Diff, Box<Report>> {
+pub(in crate::cli) fn read(command: &'static str, plan: &Value) -> Result<Diff, Box<Report>> {
     Diff::deserialize(plan).map_err(|error| {
         let message = format!("this program cannot read the response of the service: {error}");
         Box::new(Report::new(command).fail(Exit::Failed, codes::SERVICE_FOREIGN, message))
@@ -62,7 +62,7 @@ pub(super) fn read(command: &'static str, plan: &Value) -> Result<Diff, Box<Repo
 }
 
 /// Formats the changes as text. Values are not shown.
-pub(super) fn told(diff: &Diff, color: bool) -> String {
+pub(in crate::cli) fn told(diff: &Diff, color: bool) -> String {
     let notes = || diff.notes.iter().map(|note| format!("Note: {note}\n"));
     if !diff.differs() {
         let same = format!("Pipeline {} is up to date with the file; there is nothing to change.\n", diff.pipeline_id);

@@ -15,11 +15,11 @@ use crate::cli::{Context, Exit, Report};
 use crate::codes;
 
 /// A pipeline of a file.
-pub(super) struct Target {
+pub(in crate::cli) struct Target {
     /// Path of the file.
-    pub(super) path: PathBuf,
+    pub(in crate::cli) path: PathBuf,
     /// Text of the whole file.
-    pub(super) yaml: String,
+    pub(in crate::cli) yaml: String,
     /// Id of the pipeline; `None` if it cannot be parsed from the text.
     id: Option<Str>,
     /// `true` if the file declares other pipelines too.
@@ -28,12 +28,12 @@ pub(super) struct Target {
 
 impl Target {
     /// Returns the id that the request must name, if the text declares several pipelines.
-    pub(super) fn asked(&self) -> Option<&str> {
+    pub(in crate::cli) fn asked(&self) -> Option<&str> {
         if self.several { self.id.as_deref() } else { None }
     }
 
     /// Returns a name for messages.
-    pub(super) fn name(&self) -> String {
+    pub(in crate::cli) fn name(&self) -> String {
         match &self.id {
             Some(id) => format!("{id} ({})", self.path.display()),
             None => self.path.display().to_string(),
@@ -58,7 +58,11 @@ impl Variables for PlaceholderVariables {
 ///
 /// # Errors
 /// A file cannot be read or is not text; a file declares none; a pipeline is declared twice; there is none.
-pub(super) fn targets(command: &'static str, paths: &[PathBuf], context: &Context) -> Result<Vec<Target>, Box<Report>> {
+pub(in crate::cli) fn targets(
+    command: &'static str,
+    paths: &[PathBuf],
+    context: &Context,
+) -> Result<Vec<Target>, Box<Report>> {
     let found = find_pipelines(paths);
     let refused = |code: Code, message: String| Box::new(Report::new(command).fail(Exit::Invalid, code, message));
     if let Some((_, finding)) = found.unreadable.first() {

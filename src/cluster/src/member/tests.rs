@@ -113,7 +113,7 @@ impl LeaseStore for Memory {
         .await
     }
 
-    async fn take(&self, id: NodeId, count: usize) -> Result<(), LeaseError> {
+    async fn take(&self, id: NodeId, count: usize) -> Result<usize, LeaseError> {
         self.answer(|rows| {
             let now = Instant::now();
             let mut live: Vec<NodeId> =
@@ -122,8 +122,7 @@ impl LeaseStore for Memory {
                 live.pop();
             }
             let free = rows.units.values_mut().filter(|(owner, _)| owner.is_none_or(|id| !live.contains(&id)));
-            free.take(count).for_each(|unit| *unit = (Some(id), None));
-            Ok(())
+            Ok(free.take(count).map(|unit| *unit = (Some(id), None)).count())
         })
         .await
     }
@@ -305,7 +304,7 @@ impl LeaseStore for Faulty {
         self.call(self.memory.renew(id, is_leaving)).await
     }
 
-    async fn take(&self, id: NodeId, count: usize) -> Result<(), LeaseError> {
+    async fn take(&self, id: NodeId, count: usize) -> Result<usize, LeaseError> {
         self.call(self.memory.take(id, count)).await
     }
 

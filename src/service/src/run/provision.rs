@@ -29,8 +29,7 @@ impl Service {
             made.into_iter().map(|(pipeline, read)| (pipeline, read.into_plan())).collect();
         set_apart(control, made.iter_mut().map(|(pipeline, plan)| (&pipeline.id, plan)));
         for (pipeline, plan) in made {
-            let was_live =
-                pipeline.status.is_live() || matches!(pipeline.status, Status::Stopped { reason: StopReason::System });
+            let was_live = pipeline.status.is_live() || pipeline.status.is_stopped_by_system();
             let status = if was_live { Status::Stopped { reason: StopReason::System } } else { pipeline.status };
             let entry = control.put(&pipeline.id, plan, status);
             if was_live {

@@ -1,13 +1,17 @@
 //! Dead letters in the file: by pipeline and number, with an index by name.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use anabranch_plugin::letter::WhenFull;
 use anabranch_plugin::state::StoreError;
+use anabranch_record::text::Str;
 use redb::{
     ReadOnlyTable, ReadTransaction, ReadableTable as _, Table, TableDefinition, TableError, Value, WriteTransaction,
 };
 
+use super::contents::each;
+use crate::contents::{LetterCounter, NumberedLetters};
 use crate::letters::{
     ANSWER_BYTES, LetterAnswer, LetterChange, LetterChangeResult, LetterQuery, LetterSelection, LetterTotals,
     StoredLetter, refused, weight,
@@ -259,7 +263,46 @@ pub(super) fn answer(
     Ok(LetterAnswer::Letters(found))
 }
 
-fn table<K: redb::Key + 'static, V: Value + 'static>(
+/// Returns the numbers of the queues of all pipelines.
+pub(super) fn counters(transaction: &ReadTransaction) -> Result<BTreeMap<Str, LetterCounter>, StoreError> {
+    let mut counters = BTreeMap::new();
+    each(transaction, TOTALS, |pipeline, (next, count, bytes, evicted)| {
+        counters.insert(pipeline.into(), LetterCounter { next, count, bytes, evicted });
+        Ok(())
+    })?;
+    Ok(counters)
+}
+
+/// Sets the numbers of queues.
+pub(super) fn put_counters(
+    transaction: &WriteTransaction,
+    counters: &BTreeMap<Str, LetterCounter>,
+) -> Result<(), WriteFailure> {
+    let mut totals = transaction.open_table(TOTALS)?;
+    for (pipeline, LetterCounter { next, count, bytes, evicted }) in counters {
+        totals.insert(pipeline.as_str(), (*next, *count, *bytes, *evicted))?;
+    }
+    Ok(())
+}
+
+/// Adds dead letters that were copied, with their numbers. Does not count them.
+pub(super) fn put_copies(
+    transaction: &WriteTransaction,
+    pipeline: &str,
+    copies: &NumberedLetters,
+) -> Result<(), WriteFailure> {
+    let mut letters = transaction.open_table(LETTERS)?;
+    let mut names = transaction.open_table(NAMES)?;
+    let mut ages = transaction.open_table(AGES)?;
+    for (number, letter) in copies {
+        letters.insert((pipeline, *number), &letter.encode()[..])?;
+        names.insert((pipeline, &letter.key[..]), number)?;
+        ages.insert((pipeline, letter.first, *number), ())?;
+    }
+    Ok(())
+}
+
+pub(super) fn table<K: redb::Key + 'static, V: Value + 'static>(
     transaction: &ReadTransaction,
     definition: TableDefinition<'_, K, V>,
 ) -> Result<Option<ReadOnlyTable<K, V>>, StoreError> {

@@ -1,5 +1,6 @@
 //! Schemas in the file: texts by id, and ids by subject and version.
 
+use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
@@ -8,6 +9,8 @@ use anabranch_plugin::state::StoreError;
 use anabranch_record::text::Str;
 use redb::{ReadTransaction, ReadableTable as _, TableDefinition, TableError, WriteTransaction};
 
+use super::contents::each;
+use crate::contents::{Contents, StoredVersion};
 use crate::request::unavailable;
 use crate::schemas::{Deletion, SchemaAnswer, SchemaEntry, SchemaQuery, full, wrong_number};
 use crate::tables::WriteFailure;
@@ -109,6 +112,56 @@ pub(super) fn set_level(
 
 fn level_key(subject: Option<&Str>) -> String {
     subject.map_or_else(String::new, |subject| format!("={subject}"))
+}
+
+/// Reads the texts, versions and levels of all schemas.
+pub(super) fn read_all(transaction: &ReadTransaction, contents: &mut Contents) -> Result<(), StoreError> {
+    each(transaction, DEFINITIONS, |id, text| {
+        contents.definitions.push((id, text.into()));
+        Ok(())
+    })?;
+    each(transaction, VERSIONS, |(subject, version), id| {
+        contents.versions.push(StoredVersion { subject: subject.into(), version, id, deleted: None });
+        Ok(())
+    })?;
+    let mut deletions = BTreeMap::new();
+    each(transaction, DELETED, |(subject, version), how| {
+        let how = if how == GONE { Deletion::Gone } else { Deletion::Hidden };
+        deletions.insert((Str::from(subject), version), how);
+        Ok(())
+    })?;
+    for version in &mut contents.versions {
+        version.deleted = deletions.get(&(version.subject.clone(), version.version)).copied();
+    }
+    each(transaction, LEVELS, |key, level| {
+        contents.levels.push((key.strip_prefix('=').map(Str::from), level.into()));
+        Ok(())
+    })
+}
+
+/// Writes the texts, versions and levels of all schemas into a store without schemas.
+pub(super) fn write_all(transaction: &WriteTransaction, contents: &Contents) -> Result<(), WriteFailure> {
+    let mut definitions = transaction.open_table(DEFINITIONS)?;
+    let mut ids = transaction.open_table(IDS)?;
+    for (id, text) in &contents.definitions {
+        definitions.insert(id, text.as_str())?;
+        if !text.is_empty() {
+            ids.insert(text.as_str(), id)?;
+        }
+    }
+    let mut versions = transaction.open_table(VERSIONS)?;
+    let mut deletions = transaction.open_table(DELETED)?;
+    for StoredVersion { subject, version, id, deleted } in &contents.versions {
+        let key = (subject.as_str(), *version);
+        versions.insert(key, id)?;
+        if let Some(how) = deleted {
+            deletions.insert(key, if *how == Deletion::Gone { GONE } else { HIDDEN })?;
+        }
+    }
+    for (subject, level) in &contents.levels {
+        set_level(transaction, subject.as_ref(), Some(level))?;
+    }
+    Ok(())
 }
 
 pub(super) fn answer(transaction: &ReadTransaction, question: &SchemaQuery) -> Result<SchemaAnswer, StoreError> {

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use anabranch_cluster::{
-    Announcement, HeldUnit, History, LEASE, LeaseError, LeaseStore, NodeId, NodeLoad, NodeState, Overview, UnitPlace,
-    View,
+    Announcement, HeldUnit, History, LEASE, LeaseError, LeaseStore, NodeId, NodeLoad, NodeState, Overview, SAFE,
+    UnitPlace, View,
 };
 use anabranch_plugin::state::Unit;
 use anabranch_record::text::Str;
@@ -99,6 +99,10 @@ async fn create(client: &mut Client, tables: &LeaseTables) -> Result<Str, Failur
          ON CONFLICT DO NOTHING"
     );
     transaction.execute(&identify, &[]).await?;
+    let history = format!(
+        "INSERT INTO {state} VALUES ('{HISTORY}', '', '', '', 0, convert_to({OF_SERVER}, 'UTF8')) ON CONFLICT DO NOTHING"
+    );
+    transaction.execute(&history, &[]).await?;
     let identity = format!("SELECT convert_from(value, 'UTF8') FROM {state} WHERE kind = '{IDENTITY}'");
     let identity = transaction.query_one(&identity, &[]).await?.get::<_, String>(0);
     transaction.commit().await?;
@@ -202,21 +206,31 @@ impl LeaseStore for Leases {
         })
     }
 
-    async fn take(&self, id: NodeId, most: usize) -> Result<(), LeaseError> {
+    async fn take(&self, id: NodeId, most: usize) -> Result<usize, LeaseError> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        self.run(async |client, LeaseTables { nodes, units, .. }| {
+        self.run(async |client, LeaseTables { state, nodes, units, .. }| {
+            let transaction = client.transaction().await?;
+            let now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+            let sql = format!(
+                "UPDATE {state} SET value = convert_to({OF_SERVER}, 'UTF8'), number = {now} WHERE kind = '{HISTORY}' \
+                 AND value <> convert_to({OF_SERVER}, 'UTF8')"
+            );
+            transaction.execute(&sql, &[]).await?;
             let sql = format!(
                 "UPDATE {units} SET owner = $1, wanted_by = NULL WHERE (pipeline, slot) IN \
                  (SELECT u.pipeline, u.slot FROM {units} u WHERE NOT u.ending AND {} AND {} \
                  ORDER BY u.label = '', random() LIMIT $2 FOR UPDATE SKIP LOCKED) \
-                 AND EXISTS (SELECT FROM {nodes} WHERE id = $1 AND expires > clock_timestamp())",
+                 AND EXISTS (SELECT FROM {nodes} WHERE id = $1 AND expires > clock_timestamp()) \
+                 AND NOT EXISTS (SELECT FROM {state} WHERE kind = '{HISTORY}' AND number > {now} - {})",
                 is_free(nodes),
-                fits(nodes)
+                fits(nodes),
+                SAFE.as_millis()
             );
-            client.execute(&sql, &[&signed(id), &most]).await
+            let taken = transaction.execute(&sql, &[&signed(id), &most]).await?;
+            transaction.commit().await?;
+            Ok(usize::try_from(taken).unwrap_or(usize::MAX))
         })
         .await
-        .map(drop)
     }
 
     async fn ask(&self, id: NodeId, of: NodeId, most: usize) -> Result<(), LeaseError> {
@@ -339,8 +353,7 @@ fn renewal(LeaseTables { state, nodes, units, .. }: &LeaseTables) -> String {
          loads AS (SELECT live.id, live.leaving, count(seen.owner) AS load FROM live \
              LEFT JOIN seen ON seen.owner = live.id AND seen.wanted_by IS NULL GROUP BY live.id, live.leaving) \
          SELECT (SELECT count(*) FROM renewed) AS renewed, \
-             (SELECT system_identifier FROM pg_control_system()) || '/' || \
-                 left(pg_walfile_name(pg_current_wal_lsn()), 8) AS history, \
+             {OF_SERVER} AS history, \
              coalesce((SELECT number FROM {state} WHERE kind = '{REVISION}' AND pipeline = '' AND slot = 0 \
                  AND connector = '' AND partition = ''), 0) AS revision, \
              (SELECT count(*) FROM seen) AS units, \
@@ -360,6 +373,15 @@ fn renewal(LeaseTables { state, nodes, units, .. }: &LeaseTables) -> String {
         fits(nodes)
     )
 }
+
+/// The history of the server: its id and its timeline.
+const OF_SERVER: &str =
+    "(SELECT system_identifier FROM pg_control_system()) || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)";
+
+/// Kind of the row in the state table with the history of the server that last gave units away, and the time since when, in
+/// milliseconds since 1970. A server that has just taken over may not know the latest leases: it gives no units away until
+/// the nodes that had them have given them up.
+const HISTORY: &str = "history";
 
 /// Kind of the row in the state table with a text that identifies the store.
 const IDENTITY: &str = "identity";

@@ -7,6 +7,7 @@ use anabranch_plugin::state::StoreError;
 
 use super::session::{Client, Failure as Error, Parameter, Transaction};
 use super::table::{KEY, Table};
+use crate::contents::{LetterCounter, NumberedLetters};
 use crate::letters::{
     ANSWER_BYTES, LetterAnswer, LetterChange, LetterChangeResult, LetterKey, LetterQuery, LetterSelection,
     LetterTotals, StoredLetter, refused, weight,
@@ -14,7 +15,7 @@ use crate::letters::{
 use crate::request::{ReadResult, WriteResult};
 
 /// Kind of the rows with the next dead letter number of a pipeline, the number of evicted dead letters, and the totals.
-const COUNTER: &str = "letters";
+pub(super) const COUNTER: &str = "letters";
 
 /// A reply of the database: the outer error is its own, the inner one concerns the stored data.
 type Reply<T> = Result<Result<T, StoreError>, Error>;
@@ -161,6 +162,47 @@ impl Table {
         Ok(Ok(ReadResult::Letters(LetterAnswer::Letters(found))))
     }
 
+    /// Adds dead letters that were copied, with their numbers. Does not count them.
+    pub(super) async fn put_copies(
+        &self,
+        transaction: &Transaction<'_>,
+        pipeline: &str,
+        copies: &NumberedLetters,
+    ) -> Result<(), Error> {
+        self.make_letters(transaction).await?;
+        self.insert_letters(transaction, pipeline, copies.iter().map(|(number, letter)| (*number, letter))).await
+    }
+
+    async fn insert_letters(
+        &self,
+        transaction: &Transaction<'_>,
+        pipeline: &str,
+        letters: impl Iterator<Item = (u64, &StoredLetter)>,
+    ) -> Result<(), Error> {
+        let sql = format!(
+            "INSERT INTO {} SELECT $1, number, name, first, value \
+             FROM unnest($2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[]) AS put (number, name, first, value)",
+            self.letters
+        );
+        let mut puts = letters.peekable();
+        while puts.peek().is_some() {
+            let (mut numbers, mut names, mut firsts, mut values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+            let mut bytes = 0;
+            while bytes < STATEMENT_BYTES
+                && let Some((number, letter)) = puts.next()
+            {
+                let value = letter.encode();
+                bytes += value.len();
+                numbers.push(signed(number));
+                names.push(letter.key.to_vec());
+                firsts.push(signed(letter.first));
+                values.push(value);
+            }
+            transaction.execute(&sql, &[&pipeline, &numbers, &names, &firsts, &values]).await?;
+        }
+        Ok(())
+    }
+
     async fn make_letters(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
         let there = "SELECT to_regclass($1) IS NOT NULL";
         if transaction.query_one(there, &[&self.letters]).await?.get::<_, bool>(0) {
@@ -200,6 +242,18 @@ impl Counter {
     fn encode(evicted: u64, count: u64, bytes: u64) -> Vec<u8> {
         [evicted, count, bytes].iter().flat_map(|number| number.to_be_bytes()).collect()
     }
+}
+
+/// Decodes the row of a counter. A row of an earlier version does not count the dead letters.
+pub(super) fn counter(next: i64, value: &[u8]) -> LetterCounter {
+    let Counter { evicted, held } = Counter::decode(value);
+    let (count, bytes) = held.unwrap_or_default();
+    LetterCounter { next: unsigned(next), count, bytes, evicted }
+}
+
+/// Returns the value of the row of a counter.
+pub(super) fn counter_value(counter: &LetterCounter) -> Vec<u8> {
+    Counter::encode(counter.evicted, counter.count, counter.bytes)
 }
 
 /// The fields of a stored dead letter without its content.
@@ -332,33 +386,14 @@ impl<'t> LetterChanges<'t> {
 
     /// Writes all pending changes.
     async fn flush(&mut self, transaction: &Transaction<'_>) -> Result<(), Error> {
-        let letters = &self.table.letters;
         if !self.gone.is_empty() {
             let gone: Vec<i64> = std::mem::take(&mut self.gone).into_iter().map(signed).collect();
-            let sql = format!("DELETE FROM {letters} WHERE pipeline = $1 AND number = ANY($2)");
+            let sql = format!("DELETE FROM {} WHERE pipeline = $1 AND number = ANY($2)", self.table.letters);
             transaction.execute(&sql, &[&self.pipeline, &gone]).await?;
         }
-        let sql = format!(
-            "INSERT INTO {letters} SELECT $1, number, name, first, value \
-             FROM unnest($2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[]) AS put (number, name, first, value)"
-        );
-        let mut puts = std::mem::take(&mut self.puts).into_iter().peekable();
-        while puts.peek().is_some() {
-            let (mut numbers, mut names, mut firsts, mut values) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-            let mut bytes = 0;
-            while bytes < STATEMENT_BYTES
-                && let Some((number, letter)) = puts.next()
-            {
-                let value = letter.encode();
-                bytes += value.len();
-                numbers.push(signed(number));
-                names.push(letter.key.to_vec());
-                firsts.push(signed(letter.first));
-                values.push(value);
-            }
-            transaction.execute(&sql, &[&self.pipeline, &numbers, &names, &firsts, &values]).await?;
-        }
-        Ok(())
+        let puts = std::mem::take(&mut self.puts);
+        let puts = puts.iter().map(|(number, letter)| (*number, letter));
+        self.table.insert_letters(transaction, self.pipeline, puts).await
     }
 
     /// Removes the oldest dead letters beyond the limits. Returns their number.

@@ -13,14 +13,14 @@ use crate::request::WriteResult;
 use crate::schemas::{self, Deletion, SchemaAnswer, SchemaEntry, SchemaQuery};
 
 /// Text of a schema; `pipeline` and `number` are its id.
-const DEFINITION: &str = "schema-text";
+pub(super) const DEFINITION: &str = "schema-text";
 /// Version of a subject; `pipeline` is the subject, `connector` the version, `number` the id of the text.
-const SUBJECT: &str = "schema-version";
+pub(super) const SUBJECT: &str = "schema-version";
 /// Values of a version that is soft-deleted, and of one that is permanently deleted.
-const HIDDEN: &[u8] = b"deleted";
-const GONE: &[u8] = b"gone";
+pub(super) const HIDDEN: &[u8] = b"deleted";
+pub(super) const GONE: &[u8] = b"gone";
 /// Compatibility level: global, or of the subject in `pipeline`, depending on `connector`.
-const LEVEL: &str = "schema-level";
+pub(super) const LEVEL: &str = "schema-level";
 
 impl Table {
     /// Returns the version of a subject that has this text; creates it if there is none.
@@ -207,7 +207,7 @@ impl Table {
     }
 }
 
-fn schema_text(bytes: &[u8]) -> Result<Str, StoreError> {
+pub(super) fn schema_text(bytes: &[u8]) -> Result<Str, StoreError> {
     std::str::from_utf8(bytes).map(Str::from).map_err(|_| StoreError::Damaged("a schema is not text".to_owned()))
 }
 
@@ -216,7 +216,7 @@ fn entry(version: i64, id: i64, state: &[u8]) -> Option<SchemaEntry> {
     Some(SchemaEntry { version, id, deleted: !state.is_empty() })
 }
 
-fn level_of(subject: Option<&Str>) -> (&'static str, &str) {
+pub(super) fn level_of(subject: Option<&Str>) -> (&'static str, &str) {
     subject.map_or(("all", ""), |subject| ("subject", subject.as_str()))
 }
 

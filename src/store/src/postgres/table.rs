@@ -9,23 +9,24 @@ use bytes::Bytes;
 use tokio_postgres::GenericClient;
 
 use super::PostgresError;
+use super::contents::COPY;
 use super::session::{Client, Failure as Error, Timed, Transaction};
 use super::units::understood;
 use crate::compare;
 use crate::entity::{Status, StopReason, StoredPipeline};
 use crate::letters::{LetterChange, LetterSelection};
-use crate::request::{Read, ReadResult, Write, WriteResult};
+use crate::request::{Read, ReadResult, Spread, Write, WriteResult};
 use crate::tables::{SCHEMA, understand};
 
 /// Kinds of rows.
 pub(super) const VERSION: &str = "schema";
 pub(super) const EPOCH: &str = "epoch";
-const PIPELINE: &str = "pipeline";
+pub(super) const PIPELINE: &str = "pipeline";
 pub(super) const MARK: &str = "mark";
-const DETACHED: &str = "detached";
+pub(super) const DETACHED: &str = "detached";
 /// Confirmed mark of a destination (`connector`); `partition` is a JSON list of the source connector and its partition.
 pub(super) const RECEIPT: &str = "receipt";
-const ACTIVE: &str = "active";
+pub(super) const ACTIVE: &str = "active";
 const TRIAL: &str = "trial";
 
 /// Columns of the primary key of the state table.
@@ -42,6 +43,8 @@ pub(super) enum Prepared {
     Foreign,
     /// A store of this later version.
     Newer(i64),
+    /// A store that another one is copied into, or was: it is not complete.
+    Unfinished,
 }
 
 /// Names of the tables, quoted for SQL.
@@ -95,6 +98,12 @@ impl Table {
         })
     }
 
+    /// Returns the names of all tables, for SQL.
+    pub(super) fn all(&self) -> String {
+        let Table { state, memo, letters, nodes, units, .. } = self;
+        [state, memo, letters, nodes, units].map(String::as_str).join(", ")
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -126,10 +135,16 @@ impl Table {
         if transaction.query_one(columns, &[&self.state]).await?.get::<_, i64>(0) != 6 {
             return Ok(Prepared::Foreign);
         }
-        let version = format!("SELECT number FROM {} WHERE kind = '{VERSION}'", self.state);
-        let found = transaction.query_opt(&version, &[]).await?.map(|row| row.get::<_, i64>(0));
+        let version = format!(
+            "SELECT max(number) FILTER (WHERE kind = '{VERSION}'), count(*) FILTER (WHERE kind = '{COPY}') FROM {} \
+             WHERE kind IN ('{VERSION}', '{COPY}')",
+            self.state
+        );
+        let row = transaction.query_one(&version, &[]).await?;
+        let (found, copies): (Option<i64>, i64) = (row.get(0), row.get(1));
         transaction.commit().await?;
         Ok(match found {
+            Some(_) if copies > 0 => Prepared::Unfinished,
             None => Prepared::Foreign,
             Some(found) if u64::try_from(found).is_ok_and(|found| (1..=SCHEMA).contains(&found)) => Prepared::Ready,
             Some(found) => Prepared::Newer(found),
@@ -190,7 +205,9 @@ impl Table {
                     let found = |stored| compare::provision(stored, provision);
                     self.bring_in_line(transaction, found).await?
                 }
-                Write::Import { provision, set, spreads } => self.import(transaction, provision, set, spreads).await?,
+                Write::Import { provision, set, spreads, on_request } => {
+                    self.import(transaction, provision, set, spreads, *on_request).await?
+                }
                 Write::Replace { pipeline, at } => {
                     let found = |stored: BTreeMap<Str, StoredPipeline>| {
                         compare::replace(stored.get(&pipeline.id), pipeline, *at)
@@ -212,15 +229,10 @@ impl Table {
                         .await?
                         .map(|_| WriteResult::Nothing)
                 }
-                Write::Want { pipeline, spread } => match self.want(transaction, pipeline, spread).await? {
-                    true => {
-                        let waits = Status::Stopped { reason: StopReason::System };
-                        let changed =
-                            self.change_pipeline(transaction, pipeline, |stored| stored.status = waits).await?;
-                        changed.map(|_| WriteResult::Units(u64::from(spread.units)))
-                    }
-                    false => Ok(WriteResult::Units(0)),
-                },
+                Write::Want { pipeline, spread } => {
+                    let begun = self.start(transaction, pipeline, spread).await?;
+                    begun.map(|is_new| WriteResult::Units(if is_new { u64::from(spread.units) } else { 0 }))
+                }
                 Write::Labels(labels) => {
                     let sql = format!(
                         "UPDATE {} u SET label = n.label FROM unnest($1::text[], $2::text[]) AS n (pipeline, label) \
@@ -294,6 +306,15 @@ impl Table {
                     self.set_level(transaction, subject.as_ref(), level.as_ref()).await?;
                     Ok(WriteResult::Nothing)
                 }
+                Write::BeginCopy => {
+                    self.begin_copy(transaction).await?;
+                    Ok(WriteResult::Nothing)
+                }
+                Write::CopiedLetters { pipeline, letters } => {
+                    self.put_copies(transaction, pipeline, letters).await?;
+                    Ok(WriteResult::Nothing)
+                }
+                Write::Contents(contents) => self.put_contents(transaction, contents).await?,
                 Write::Trial(bytes) => {
                     // Written to the write-ahead log and the pages of the table, so that both need space for it.
                     let sql = format!(
@@ -349,6 +370,21 @@ impl Table {
         Ok(Ok(WriteResult::Changes(found.changes)))
     }
 
+    /// Has the nodes of a cluster run a pipeline: it waits for one. Returns `false` if they do already.
+    pub(super) async fn start(
+        &self,
+        transaction: &Transaction<'_>,
+        pipeline: &Str,
+        spread: &Spread,
+    ) -> Result<Result<bool, StoreError>, Error> {
+        if !self.want(transaction, pipeline, spread).await? {
+            return Ok(Ok(false));
+        }
+        let waits = Status::Stopped { reason: StopReason::System };
+        let changed = self.change_pipeline(transaction, pipeline, |stored| stored.status = waits).await?;
+        Ok(changed.map(|_| true))
+    }
+
     /// Changes a stored pipeline, if it exists.
     async fn change_pipeline(
         &self,
@@ -371,7 +407,7 @@ impl Table {
         }
     }
 
-    async fn put_pipeline(&self, transaction: &Transaction<'_>, id: &str, json: &[u8]) -> Result<(), Error> {
+    pub(super) async fn put_pipeline(&self, transaction: &Transaction<'_>, id: &str, json: &[u8]) -> Result<(), Error> {
         let sql = format!(
             "INSERT INTO {} VALUES ('{PIPELINE}', $1, '', '', 0, $2) \
              ON CONFLICT ({KEY}) DO UPDATE SET value = EXCLUDED.value",
@@ -444,6 +480,7 @@ impl Table {
                 let value = row.map(|row| Bytes::copy_from_slice(row.get::<_, &[u8]>(0)));
                 Ok(Ok(ReadResult::Recalled(vec![value])))
             }
+            Read::Contents => Ok(self.contents(client).await?.map(|contents| ReadResult::Contents(Box::new(contents)))),
             Read::Letters { pipeline, question } => self.answer_letters(client, pipeline, question).await,
             Read::Schemas(question) => Ok(self.schemas(client, question).await?.map(ReadResult::Schemas)),
         }
@@ -462,7 +499,7 @@ impl Table {
         Ok(understood(pipeline, marks).map(ReadResult::Marks))
     }
 
-    async fn pipelines(
+    pub(super) async fn pipelines(
         &self,
         client: &Timed<impl GenericClient>,
         lock: &str,
@@ -477,7 +514,7 @@ impl Table {
 }
 
 /// Serializes a pipeline; the error keeps an invalid one from being stored.
-fn json(pipeline: &StoredPipeline) -> Result<Vec<u8>, StoreError> {
+pub(super) fn json(pipeline: &StoredPipeline) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(pipeline)
         .map_err(|error| StoreError::Damaged(format!("pipeline {} cannot be written: {error}", pipeline.id)))
 }

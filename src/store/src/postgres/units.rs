@@ -10,8 +10,9 @@ use anabranch_record::text::Str;
 use super::leases::is_free;
 use super::session::{Client, Failure as Error, Transaction};
 use super::table::{EPOCH, KEY, MARK, RECEIPT, Table};
+use crate::contents::latest;
 use crate::request::{ReadResult, Spread, Write, WriteResult, fence};
-use crate::tables::{decode, encode, latest, mark_of};
+use crate::tables::{decode, encode, mark_of};
 
 impl Table {
     /// Claims a unit, unless it belongs to another node of a cluster. The row of the unit stays as it is until the
@@ -318,7 +319,7 @@ struct Owned {
 }
 
 /// Encodes a lane as text for the column `partition`.
-fn lane_text(lane: &LaneId) -> Str {
+pub(super) fn lane_text(lane: &LaneId) -> Str {
     serde_json::json!([lane.connector.as_str(), lane.partition.0.as_str()]).to_string().into()
 }
 
@@ -328,7 +329,7 @@ fn receipt_lane(text: &str) -> Option<LaneId> {
     Some(LaneId { connector: connector.into(), partition: Partition(partition.into()) })
 }
 
-fn receipt(destination: &str, lane: &str, value: &[u8]) -> Result<Receipt, StoreError> {
+pub(super) fn receipt(destination: &str, lane: &str, value: &[u8]) -> Result<Receipt, StoreError> {
     let damaged = || StoreError::Damaged(format!("a receipt of {destination} cannot be decoded"));
     let lane = receipt_lane(lane).ok_or_else(damaged)?;
     Ok(Receipt { destination: destination.into(), lane, mark: decode(value).ok_or_else(damaged)? })

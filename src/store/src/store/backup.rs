@@ -14,8 +14,9 @@ use rustix::fs::{AtFlags, CWD};
 
 use super::open::open_file;
 use super::{Backend, Store};
+use crate::embedded::Embedded;
 use crate::error::OpenError;
-use crate::file::private;
+use crate::file::{builder, initialized, private, refused};
 
 /// Why a copy cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +125,15 @@ impl Backup {
     /// Returns the path to write the copy to.
     pub fn path(&self) -> PathBuf {
         self.draft.path()
+    }
+
+    /// Creates an empty store at this path, for a copy that does not begin with a file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn create_store(&self) -> Result<Store, OpenError> {
+        let database = builder().create(self.path()).map_err(|error| refused(&self.to, error))?;
+        Ok(Store::at(Backend::Embedded(Embedded::new(initialized(database, &self.to)?, None))))
     }
 
     /// Checks the copy and gives it its final name. The copy is durable when this returns. Returns its size in bytes.

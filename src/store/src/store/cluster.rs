@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
 use super::Store;
-use crate::compare::{Import, Provision};
+use crate::compare::{ConfigurationChange, Import, Provision};
 use crate::entity::StoredPipeline;
 use crate::error::OpenError;
 use crate::owner::StoreOwnership;
@@ -81,8 +81,25 @@ impl Store {
     /// The store cannot be written; nothing was changed.
     pub async fn import(&self, provision: Provision, spreads: BTreeMap<Str, Spread>) -> Result<Import, StoreError> {
         let set = identity(&provision)?;
-        match self.write(Write::Import { provision, set, spreads }).await? {
+        match self.write(Write::Import { provision, set, spreads, on_request: false }).await? {
             WriteResult::Imported(import) => Ok(import),
+            other => Err(contradiction(&other)),
+        }
+    }
+
+    /// Imports the configuration that files declare because a user asks for it, also if it was imported before. It is the
+    /// latest set then. Returns the changes.
+    ///
+    /// # Errors
+    /// The store cannot be written; nothing was changed.
+    pub async fn import_on_request(
+        &self,
+        provision: Provision,
+        spreads: BTreeMap<Str, Spread>,
+    ) -> Result<Vec<ConfigurationChange>, StoreError> {
+        let set = identity(&provision)?;
+        match self.write(Write::Import { provision, set, spreads, on_request: true }).await? {
+            WriteResult::Imported(Import::Stored(changes)) => Ok(changes),
             other => Err(contradiction(&other)),
         }
     }

@@ -1,3 +1,4 @@
+mod copy;
 mod forms;
 mod letters;
 mod units;

@@ -1,0 +1,222 @@
+//! The runs of the pipeline on a node.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anabranch_cluster::{DrainReason, Membership, RunEnd, Shares, UnitRuns};
+use anabranch_config::limits::MemoryLimits;
+use anabranch_graph::exec::{RunOptions, Services, start};
+use anabranch_graph::plan::{CompileOptions, StagePlan, compile};
+use anabranch_plugin::host::{DiscardingLog, Network};
+use anabranch_plugin::kind;
+use anabranch_plugin::parameters::{Parameters, shared};
+use anabranch_plugin::registry::Registry;
+use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_plugin::specification::Specification;
+use anabranch_plugin::state::{DiscardingState, Slots};
+use async_trait::async_trait;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::PlantedFault;
+use super::ends::{ClusterDestination, ClusterSource, NoLetters, RunOf};
+use super::store::{RunStore, Way};
+use crate::plain::two_ends;
+
+/// Time between a failure of a run and the next one.
+const AGAIN: Duration = Duration::from_millis(300);
+/// Time to drain.
+const BUDGET: Duration = Duration::from_secs(5);
+
+/// The orders to a run.
+enum RunOrder {
+    Drain,
+    Kill,
+}
+
+/// The runs of the pipeline on a node.
+pub(super) struct SimulatedRuns {
+    way: Way,
+    membership: Membership,
+    current: Mutex<Current>,
+    has_ended: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct Current {
+    orders: Option<mpsc::UnboundedSender<RunOrder>>,
+    is_lost: Arc<AtomicBool>,
+    tasks: JoinSet<()>,
+}
+
+impl SimulatedRuns {
+    pub(super) fn new(way: Way, membership: Membership) -> SimulatedRuns {
+        SimulatedRuns { way, membership, current: Mutex::default(), has_ended: watch::Sender::new(true) }
+    }
+
+    fn order(&self, order: RunOrder) {
+        if let Some(orders) = &self.current.lock().unwrap_or_else(PoisonError::into_inner).orders {
+            let _ = orders.send(order);
+        }
+    }
+}
+
+#[async_trait]
+impl UnitRuns for SimulatedRuns {
+    async fn ended(&self) {
+        let _ = self.has_ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    async fn may_begin(&self, _: &Shares) -> bool {
+        true
+    }
+
+    fn begin(&self, slots: Slots) -> bool {
+        let (orders, to_do) = mpsc::unbounded_channel();
+        let is_lost = Arc::new(AtomicBool::new(false));
+        self.has_ended.send_replace(false);
+        let task = RunTask {
+            way: self.way.clone(),
+            membership: self.membership.clone(),
+            slots,
+            is_lost: is_lost.clone(),
+            has_ended: self.has_ended.clone(),
+        };
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        (current.orders, current.is_lost) = (Some(orders), is_lost);
+        current.tasks.spawn(task.run(to_do));
+        true
+    }
+
+    fn drain(&self, _: DrainReason) {
+        self.order(RunOrder::Drain);
+    }
+
+    async fn abandon(&self) {
+        if self.way.world.is_planted(PlantedFault::NoLocalDeadline) {
+            sleep(Duration::from_secs(20)).await;
+        }
+        sleep(self.way.world.noticing(self.way.node)).await;
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).is_lost.store(true, Ordering::Relaxed);
+        self.order(RunOrder::Kill);
+        self.ended().await;
+    }
+
+    fn put_down(&self) {}
+
+    async fn end(&self) -> RunEnd {
+        // Runs end only by order.
+        RunEnd::Released
+    }
+
+    async fn unwant(&self, _: bool) -> bool {
+        true
+    }
+}
+
+/// Runs the pipeline until it is ordered to stop.
+struct RunTask {
+    way: Way,
+    membership: Membership,
+    slots: Slots,
+    is_lost: Arc<AtomicBool>,
+    has_ended: watch::Sender<bool>,
+}
+
+impl RunTask {
+    async fn run(self, mut orders: mpsc::UnboundedReceiver<RunOrder>) {
+        self.run_until_ordered(&mut orders).await;
+        self.has_ended.send_replace(true);
+    }
+
+    async fn run_until_ordered(&self, orders: &mut mpsc::UnboundedReceiver<RunOrder>) {
+        let world = &self.way.world;
+        loop {
+            let run = {
+                let mut state = world.lock();
+                state.runs += 1;
+                state.runs
+            };
+            let (node, slots) = (self.way.node, self.slots);
+            world.note(|| {
+                format!("run {run} begins on node {node} with the slots {:?}", slots.iter().collect::<Vec<_>>())
+            });
+            world.lock().here.insert(run, node);
+            let stages = match plan(&RunOf { world: world.clone(), run }) {
+                Ok(stages) => stages,
+                Err(what) => return world.lock().breaks(what),
+            };
+            let store = RunStore {
+                way: self.way.clone(),
+                membership: self.membership.clone(),
+                run,
+                is_lost: self.is_lost.clone(),
+            };
+            let services = Services {
+                store: Arc::new(store),
+                log: Arc::new(DiscardingLog),
+                result_cache: Arc::new(DiscardingState),
+                active: Arc::new(DiscardingState),
+                letters: None,
+                schemas: Arc::new(MemoryRegistry::new()),
+                network: Network::Open,
+                shared: Some("store".into()),
+            };
+            let mut running = start(stages, services, RunOptions { slots, ..RunOptions::default() });
+            let mut is_ordered = false;
+            let ending = loop {
+                tokio::select! {
+                    biased;
+                    ending = running.wait() => break ending,
+                    order = orders.recv() => {
+                        is_ordered = true;
+                        match order {
+                            Some(RunOrder::Drain) => running.stop(Some(BUDGET)),
+                            Some(RunOrder::Kill) | None => running.kill(),
+                        }
+                    }
+                }
+            };
+            world.note(|| format!("run {run} ends: {ending:?}"));
+            world.lock().here.remove(&run);
+            if is_ordered {
+                return;
+            }
+            tokio::select! {
+                biased;
+                _ = orders.recv() => return,
+                () = sleep(AGAIN) => {}
+            }
+        }
+    }
+}
+
+/// The ends of the pipeline have no parameters.
+#[derive(Parameters)]
+struct NoParameters {}
+
+/// Compiles the pipeline for a run.
+fn plan(run: &RunOf) -> Result<Arc<StagePlan>, String> {
+    let specification = |parameters| Specification::builtin("cluster", "Simulated.").with_all(parameters);
+    let mut registry = Registry::new();
+    let of_source = run.clone();
+    registry.add_source(kind::source(specification(shared::source()), move |NoParameters {}| {
+        Ok(Arc::new(ClusterSource(of_source.clone())))
+    }));
+    let of_destination = run.clone();
+    registry.add_destination(kind::destination(specification(shared::destination()), move |NoParameters {}| {
+        Ok(Arc::new(ClusterDestination(of_destination.clone())))
+    }));
+    registry.add_destination(kind::destination(
+        Specification::builtin("letters", "Simulated.").with_all(shared::destination()),
+        |NoParameters {}| Ok(Arc::new(NoLetters)),
+    ));
+    let limits = MemoryLimits { replay_rows: 64, ..MemoryLimits::default() };
+    let options = CompileOptions { split: true, once: false, strict: false, limits, cluster: true };
+    match compile(&two_ends("cluster", "letters"), &registry, &options) {
+        Ok(compiled) => Ok(compiled.stages),
+        Err(findings) => Err(format!("the pipeline does not compile: {findings:?}")),
+    }
+}
