@@ -180,7 +180,9 @@ fn every_answer_is_as_described() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("Tested"), "{said}");
     process.signal("TERM");
-    let log = process.finish().expect_code(0);
+    let log = process.finish();
+    // The time limit decides in which state the failing pipeline is left.
+    assert!(matches!(log.code(), Some(0 | 3)), "{}", log.both());
     assert!(!log.both().contains("panicked"), "{}", log.both());
 }
 
