@@ -57,6 +57,8 @@ mod fix;
 mod gallery;
 mod generated;
 mod help;
+#[cfg(feature = "postgres")]
+mod history;
 mod inspect;
 mod javascript;
 #[cfg(feature = "kafka")]

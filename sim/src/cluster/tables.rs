@@ -123,7 +123,9 @@ impl Tables {
             is_wanted: is_wanted(row),
             is_ending: false,
         });
-        let is_asked = |row: &&UnitRow| row.wanted_by == Some(id) && row.owner != Some(id);
+        let is_asked = |row: &&UnitRow| {
+            row.wanted_by == Some(id) && row.owner.is_some_and(|owner| owner != id && live.contains(&owner))
+        };
         Ok(View {
             history: History(history.to_string().into()),
             nodes: live.iter().map(load).collect(),

@@ -68,6 +68,8 @@ fn claims_that_a_failover_loses_are_made_again_and_nothing_is_doubled() {
         wait_for("rows of the heir", || counts(&database, "p1").0 > before + 200);
         primary.kill();
         standby.promote();
+        // The next standby gets a copy of this setting.
+        standby.query("ALTER SYSTEM RESET primary_conninfo");
         proxy.lead_to(standby.port());
         primary = standby;
         wait_for("the new history", || nodes[1 - moved].process.printed()().matches("another server now").count() > 0);

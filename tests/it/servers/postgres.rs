@@ -77,6 +77,11 @@ impl Database {
         &self.name
     }
 
+    /// The port of its server.
+    pub fn port(&self) -> u16 {
+        self.server.port()
+    }
+
     /// Its address over TCP.
     pub fn url(&self) -> String {
         self.server.url_of(&self.name)

@@ -18,6 +18,9 @@ pub const LOSES_COMMIT: u8 = 2;
 /// All bytes are lost, and no connection is closed.
 pub const SILENT: u8 = 3;
 
+/// All bytes are passed on, each piece some hundred milliseconds late.
+pub const SLOW: u8 = 4;
+
 /// Stands before a server of this machine. It lives as long as the process.
 pub struct Proxy {
     pub port: u16,
@@ -98,6 +101,10 @@ impl State {
             while let Ok(read @ 1..) = from.read(&mut buffer) {
                 while state.mode.load(SeqCst) == FROZEN {
                     std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                if state.mode.load(SeqCst) == SLOW {
+                    // Other times for other pieces, and the same in each run.
+                    std::thread::sleep(std::time::Duration::from_millis(100 + (read as u64 * 37) % 500));
                 }
                 let passes = state.mode.load(SeqCst) != SILENT;
                 if passes && wanted(&buffer[..read]) && to.write_all(&buffer[..read]).is_err() {

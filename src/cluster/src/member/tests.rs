@@ -106,7 +106,10 @@ impl LeaseStore for Memory {
                 units: seen.len(),
                 free: seen.iter().filter(|(_, owner, _)| owner.is_none()).count(),
                 labelled: 0,
-                asked: seen.iter().filter(|(_, owner, by)| *by == Some(id) && *owner != Some(id)).count(),
+                asked: seen
+                    .iter()
+                    .filter(|(_, owner, by)| *by == Some(id) && owner.is_some_and(|owner| owner != id))
+                    .count(),
                 revision: 1,
             })
         })
