@@ -24,7 +24,7 @@ use self::known::KnownTables;
 use self::rejected::RejectedRows;
 use crate::batch::{StatementRows, plan};
 use crate::codes;
-use crate::fault::Failure;
+use crate::fault::{self, Failure};
 use crate::marks::{Fence, TransactionWork, Work};
 use crate::name::TableName;
 use crate::row::{RowAction, row_of};
@@ -58,7 +58,7 @@ pub(crate) struct TableWriter {
 impl TableWriter {
     /// Connects, checks the settings against the database and takes over the marks.
     pub(crate) async fn open(settings: Arc<Settings>, host: &Host) -> Result<TableWriter, Fault> {
-        let session = Session::new(settings.address.connect(settings.history.was_opened()).await?, COPY_FROM);
+        let session = connect(&settings, host, COPY_FROM).await?;
         let mut writer = TableWriter {
             settings: settings.clone(),
             host: host.clone(),
@@ -107,8 +107,7 @@ impl TableWriter {
     }
 
     async fn connect(&self) -> Result<Session, Fault> {
-        let was_opened = self.settings.history.was_opened();
-        Ok(Session::new(self.settings.address.connect(was_opened).await?, self.copy_from))
+        connect(&self.settings, &self.host, self.copy_from).await
     }
 
     async fn connected(&mut self) -> Result<Session, Fault> {
@@ -442,6 +441,21 @@ impl Writer for TableWriter {
         self.session = None;
         Ok(())
     }
+}
+
+/// Makes the server release the locks of a node that is paused between two statements: the next one waits for its fence, and
+/// is to have it within ten seconds.
+const RELEASE: &str = "SET idle_in_transaction_session_timeout = '4s'";
+
+/// Connects for the writes of a run.
+async fn connect(settings: &Settings, host: &Host, copy_from: usize) -> Result<Session, Fault> {
+    let was_opened = settings.history.was_opened();
+    let client = settings.address.connect(was_opened).await?;
+    if host.shared.is_some() {
+        let place = settings.address.place();
+        client.batch_execute(RELEASE).await.map_err(|error| fault::connect(&error, &place, was_opened))?;
+    }
+    Ok(Session::new(client, copy_from))
 }
 
 /// Begins the work of an open transaction: passes the fences. After a later run of the unit has opened, an earlier one

@@ -46,11 +46,6 @@ impl PlannedSet {
         }
         PlannedSet { pipelines, detached, hash: hexadecimal(&hash.finalize()) }
     }
-
-    /// Returns `true` if importing the set changes something.
-    pub fn differs(&self) -> bool {
-        !self.detached.is_empty() || self.pipelines.iter().any(|planned| !planned.changes.is_empty())
-    }
 }
 
 impl Control {

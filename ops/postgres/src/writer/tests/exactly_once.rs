@@ -1,7 +1,10 @@
+use std::pin::pin;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use anabranch_record::fault::FaultClass;
 use anabranch_record::mark::Partition;
+use futures::poll;
 
 use super::*;
 
@@ -90,6 +93,33 @@ async fn a_run_with_rivals_writes_nothing_after_a_later_one_has_opened() {
         new.write(Write::new(&versions(4))).await.unwrap();
     }
     assert_eq!(db.query("SELECT v FROM t"), ["4"]);
+}
+
+/// A node is paused between two statements. The next one waits for the rows that it has locked.
+#[tokio::test]
+async fn a_run_that_is_paused_within_a_transaction_is_followed_within_seconds() {
+    let Some(db) = Database::create() else { return };
+    db.query("CREATE TABLE t (n int)");
+    let is_within = "SELECT count(*) = 0 FROM (SELECT FROM state.anabranch_writers FOR UPDATE SKIP LOCKED) free";
+    let has_rivals = Host { shared: Some("store".into()), ..host() };
+    for settings in [SETTINGS, &[("table", "t"), ("marks.schema", "state")]] {
+        let mut old = configure(&db.url(), settings).unwrap().open(&has_rivals).await.unwrap();
+        old.marks().await.unwrap();
+        let (rows, marks) = (rows(0, 600), [mark(1)]);
+        let marks = if settings == SETTINGS { &marks[..] } else { &[] };
+        let mut write = pin!(old.write(Write::new(&rows).marks(marks)));
+        while db.query(is_within) != ["t"] {
+            assert!(poll!(write.as_mut()).is_pending(), "it was not seen within its transaction");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let begun = Instant::now();
+        let mut new = configure(&db.url(), settings).unwrap().open(&has_rivals).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+        new.marks().await.unwrap();
+        let fault = write.await.unwrap_err();
+        assert_eq!(fault.class(), FaultClass::Transient, "{fault}");
+        assert_eq!(db.query("SELECT count(*) FROM t"), ["0"]);
+    }
 }
 
 #[tokio::test]
