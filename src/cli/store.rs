@@ -61,13 +61,17 @@ fn copied(arguments: &Copy, context: &Context) -> Result<Report, Box<Report>> {
     let (counts, to) = match destination(&arguments.to)? {
         Destination::Postgres(connection) => {
             let to = Database::Postgres(PostgresDatabase { connection, table: arguments.table.clone() });
+            if to == settings.database {
+                let message = "--to: this is the store that the settings name";
+                return Err(Box::new(Report::new(COPY).fail(Exit::Invalid, codes::CLI_USAGE, message)));
+            }
             let opened = Owned::open(&to, &runtime)?;
-            (copy(&from, &opened.store, &runtime)?, place(&to))
+            (copy(&from, &opened.store, &place(&to), &runtime)?, place(&to))
         }
         Destination::File(path) => {
             let draft = Backup::begin(Path::new(&path)).map_err(unwritten)?;
             let store = draft.create_store().map_err(|error| failed(error.to_string()))?;
-            let counts = copy(&from, &store, &runtime)?;
+            let counts = copy(&from, &store, &path, &runtime)?;
             drop(store);
             draft.finish().map_err(unwritten)?;
             (counts, path)
@@ -131,7 +135,8 @@ impl Drop for Owned<'_> {
     }
 }
 
-fn copy(from: &Owned<'_>, to: &Store, runtime: &Runtime) -> Result<CopiedCounts, Box<Report>> {
+/// Copies a store to the one that `place` names.
+fn copy(from: &Owned<'_>, to: &Store, place: &str, runtime: &Runtime) -> Result<CopiedCounts, Box<Report>> {
     let shows = is_terminal(Stream::Err);
     let mut shown = 0;
     let progress = |copied: u64, all: u64| {
@@ -143,7 +148,7 @@ fn copy(from: &Owned<'_>, to: &Store, runtime: &Runtime) -> Result<CopiedCounts,
     };
     runtime.block_on(from.store.copy_into(to, progress)).map_err(|error| match error {
         CopyError::NotEmpty => {
-            let report = Report::new(COPY).fail(Exit::Invalid, codes::STORE_NOT_EMPTY, error.to_string());
+            let report = Report::new(COPY).fail(Exit::Invalid, codes::STORE_NOT_EMPTY, format!("{place}: {error}"));
             Box::new(report.suggest("copy to another --table, or remove the tables of the other store"))
         }
         CopyError::Store(error) => failed(error.to_string()),

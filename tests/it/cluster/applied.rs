@@ -66,6 +66,14 @@ fn a_set_of_files_replaces_another_on_all_nodes_and_comes_back_where_it_was() {
     b.process.wait_until("its message", || printed().contains("are not imported"));
     assert_eq!(wanted(&database), ["p1", "p3"]);
 
+    // Neither does a node without files.
+    b.workspace.write("pipelines/p.yaml", "version: \"2.2\"\npipelines: []\n".to_owned());
+    b.process.signal("TERM");
+    b.restart();
+    let printed = b.process.printed();
+    b.process.wait_until("its message", || printed().contains("has no pipeline files"));
+    assert_eq!(wanted(&database), ["p1", "p3"]);
+
     input.append("in.txt", "{\"id\":20}\n");
     apply(&["old", "--yes"]).expect_code(0);
     wait_for("the old pipeline", || counts(&database, "p2") == (ROWS + 1, ROWS + 1));
