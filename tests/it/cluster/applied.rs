@@ -67,7 +67,7 @@ fn a_set_of_files_replaces_another_on_all_nodes_and_comes_back_where_it_was() {
     assert_eq!(wanted(&database), ["p1", "p3"]);
 
     // Neither does a node without files.
-    b.workspace.write("pipelines/p.yaml", "version: \"2.2\"\npipelines: []\n".to_owned());
+    b.workspace.write("pipelines/p.yaml", "version: \"2.2\"\npipelines: []\n");
     b.process.signal("TERM");
     b.restart();
     let printed = b.process.printed();
