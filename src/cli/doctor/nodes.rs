@@ -14,7 +14,7 @@ const LATE: f64 = 3.0;
 
 pub(super) fn alike(subject: &mut DoctorContext<'_>) -> CheckResult {
     if subject.settings.cluster.is_none() {
-        return CheckResult::well("no cluster: this service runs alone");
+        return CheckResult::well("cluster.url is not set here: no nodes are compared");
     }
     if !subject.answers() {
         return CheckResult::well("no node answers here: the nodes are not compared");
