@@ -92,6 +92,28 @@ fn what_a_script_logs_is_shown_when_it_is_asked_for() {
     assert_eq!((lines(&told.stdout).len(), told.stderr.lines().count()), (1, 1), "{}", told.stderr);
 }
 
+/// The command ended before the log was written, and the last lines were lost.
+#[test]
+fn the_last_lines_of_the_log_are_written_before_the_command_ends() {
+    let workspace = Workspace::new();
+    let script =
+        "script=function process(rec) { for (let i = 0; i < 5000; i++) { logger.Info().Msg('n' + i) } return rec }";
+    let command = ["processors", "run", "custom.javascript", "--log.level=info", "--set", script];
+    let mut command = workspace.command(command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    write!(child.stdin.take().unwrap(), "{RECORD}").unwrap();
+    // A slow reader: most lines still wait for it when the record has been processed.
+    let (mut stderr, mut log, mut piece) = (child.stderr.take().unwrap(), Vec::new(), [0; 4096]);
+    while let count @ 1.. = stderr.read(&mut piece).unwrap() {
+        log.extend_from_slice(&piece[..count]);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let log = String::from_utf8(log).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(log.lines().last().is_some_and(|line| line.contains("INF n4999 ")), "{} lines", log.lines().count());
+}
+
 #[test]
 fn a_script_without_a_function_is_not_valid() {
     let workspace = Workspace::new();

@@ -95,6 +95,8 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
     if watched {
         context.note(&compiled.warnings, &files);
     }
+    // Dropped when the command ends: only then have all lines been written.
+    let mut installed = None;
     if watched || arguments.service.get("log.level").is_some() {
         let output = match Output::standard_error() {
             Ok(output) => output,
@@ -102,7 +104,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
         };
         let log = Log::new(settings.log, output);
         log.mask(compiled.secrets.iter().cloned());
-        let _installed = log.install();
+        installed = Some(log.install());
     }
     let schemas = match schemas::registry(&settings) {
         Ok(schemas) => schemas,
@@ -117,6 +119,7 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
         Ok(_) => Report::new(COMMAND),
         Err(error) => not_started(&error),
     };
+    drop(installed);
     report.streamed()
 }
 
