@@ -29,18 +29,10 @@ mod world;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_config::limits::MemoryLimits;
-use anabranch_graph::exec::{Ending, RunOptions, Running, Services, SourceRequests, start};
+use anabranch_graph::exec::{Ending, RunOptions, Running, SourceRequests, start};
 use anabranch_graph::mutant::set_credit;
-use anabranch_graph::plan::{CompileOptions, StagePlan, compile};
-use anabranch_plugin::host::{DiscardingLog, Network};
-use anabranch_plugin::kind;
-use anabranch_plugin::parameters::{Parameters, shared};
-use anabranch_plugin::registry::Registry;
-use anabranch_plugin::schema::MemoryRegistry;
+use anabranch_graph::plan::StagePlan;
 use anabranch_plugin::source::Request;
-use anabranch_plugin::specification::Specification;
-use anabranch_plugin::state::DiscardingState;
 use anabranch_plugin::testing::{Journal, MemoryStore};
 use anabranch_record::fault::FaultClass;
 use tokio::runtime::Builder;
@@ -48,7 +40,7 @@ use tokio::time::{Instant, sleep_until};
 
 pub use scenario::CaptureScenario;
 
-use crate::plain::{SOURCE, two_ends};
+use crate::plain::{Ends, SOURCE, compiled, services};
 use crate::run::Failure;
 use source::CaptureSource;
 use world::{CaptureDestination, SlowStore, TROUBLED_RUNS, World};
@@ -78,16 +70,7 @@ async fn run_to_end(world: &Arc<World>) -> Result<(), String> {
     let stages = plan(world)?;
     let store = Arc::new(SlowStore { world: world.clone(), store: MemoryStore::new(&Journal::default()) });
     for run in 0..=TROUBLED_RUNS + 2 {
-        let services = Services {
-            store: store.clone(),
-            log: Arc::new(DiscardingLog),
-            result_cache: Arc::new(DiscardingState),
-            active: Arc::new(DiscardingState),
-            letters: None,
-            schemas: Arc::new(MemoryRegistry::new()),
-            network: Network::Open,
-            shared: None,
-        };
+        let services = services(store.clone(), None);
         let requests = Arc::new(SourceRequests::default());
         let options = RunOptions { requests: requests.clone(), ..RunOptions::default() };
         let mut running = start(stages.clone(), services, options);
@@ -177,26 +160,9 @@ async fn ask(world: &World, requests: Arc<SourceRequests>, at: Option<Instant>) 
     }
 }
 
-/// The ends of the pipeline have no parameters.
-#[derive(Parameters)]
-struct NoParameters {}
-
 /// Compiles the pipeline: the source and the destination.
 fn plan(world: &Arc<World>) -> Result<Arc<StagePlan>, String> {
-    let specification = |parameters| Specification::builtin("capture", "Simulated.").with_all(parameters);
-    let mut registry = Registry::new();
-    let of_source = world.clone();
-    registry.add_source(kind::source(specification(shared::source()), move |NoParameters {}| {
-        Ok(Arc::new(CaptureSource(of_source.clone())))
-    }));
-    let of_destination = world.clone();
-    registry.add_destination(kind::destination(specification(shared::destination()), move |NoParameters {}| {
-        Ok(Arc::new(CaptureDestination(of_destination.clone())))
-    }));
-    let limits = MemoryLimits { replay_rows: world.scenario.replay_rows, ..MemoryLimits::default() };
-    let options = CompileOptions { split: true, once: false, strict: false, limits, cluster: false };
-    match compile(&two_ends("capture", "capture"), &registry, &options) {
-        Ok(compiled) => Ok(compiled.stages),
-        Err(findings) => Err(format!("the pipeline does not compile: {findings:?}")),
-    }
+    let destination = Arc::new(CaptureDestination(world.clone()));
+    let ends = Ends { source: Arc::new(CaptureSource(world.clone())), letters: destination.clone(), destination };
+    compiled(ends, world.scenario.replay_rows, false)
 }

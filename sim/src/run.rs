@@ -3,11 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anabranch_graph::exec::{Ending, Progress, RunOptions, Running, Services, start};
+use anabranch_graph::exec::{Ending, Progress, RunOptions, Running, start};
 use anabranch_graph::mutant::set_credit;
-use anabranch_plugin::host::{DiscardingLog, Network};
-use anabranch_plugin::schema::MemoryRegistry;
-use anabranch_plugin::state::DiscardingState;
 use anabranch_record::fault::{Fault, FaultClass};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
@@ -16,6 +13,7 @@ use crate::codes;
 use crate::ends::SimStore;
 use crate::inspect::Inspections;
 use crate::pipeline::plan;
+use crate::plain::services;
 use crate::scenario::Scenario;
 use crate::world::{DriverCommand, TROUBLED_RUNS, World, result_counts};
 
@@ -90,16 +88,7 @@ async fn run_to_end(world: &Arc<World>, watched: bool) -> Result<(), String> {
     }
     let taps = world.lock().inspections.taps.clone();
     for run in 0.. {
-        let services = Services {
-            store: Arc::new(SimStore(world.clone())),
-            log: Arc::new(DiscardingLog),
-            result_cache: Arc::new(DiscardingState),
-            active: Arc::new(DiscardingState),
-            letters: None,
-            schemas: Arc::new(MemoryRegistry::new()),
-            network: Network::Open,
-            shared: None,
-        };
+        let services = services(Arc::new(SimStore(world.clone())), None);
         let traces = world.lock().inspections.tracing();
         let options = RunOptions { once: world.scenario.once, taps: taps.clone(), traces, ..RunOptions::default() };
         let mut running = start(stages.clone(), services, options);

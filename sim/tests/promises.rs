@@ -8,7 +8,7 @@ use anabranch_graph::mutant::Mutant;
 use anabranch_sim::cluster::PlantedFault;
 use anabranch_sim::mutants::{KILLERS, killer};
 use anabranch_sim::origins::ORIGINS;
-use anabranch_sim::run::simulate;
+use anabranch_sim::run::{Failure, simulate};
 use anabranch_sim::scenario::{Execution, Scenario};
 use anabranch_sim::{capture, cluster};
 
@@ -22,56 +22,37 @@ fn first_seed() -> u64 {
     given.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() * 10_000)
 }
 
-#[test]
-fn no_promise_is_broken() {
+/// Simulates new seeds for a while. `flag` is what the simulator needs to repeat one.
+fn simulate_for(time: Duration, what: &str, flag: &str, simulate: impl Fn(u64) -> Result<(), Failure>) {
     anabranch_sim::hush();
     let first = first_seed();
     let started = Instant::now();
-    let mut graphs = 0;
-    while graphs < GRAPHS && started.elapsed() < TIME {
-        let seed = first + graphs;
-        if let Err(failure) = simulate(&Arc::new(Scenario::generate(seed)), false) {
-            panic!("seed {seed}: {}\nrun `cargo run -p anabranch-sim -- --seed {seed}`", failure.what);
+    let mut done = 0;
+    while done < GRAPHS && started.elapsed() < time {
+        let seed = first + done;
+        if let Err(failure) = simulate(seed) {
+            panic!("seed {seed}: {}\nrun `cargo run -p anabranch-sim --{flag} --seed {seed}`", failure.what);
         }
-        graphs += 1;
+        done += 1;
     }
     // Write to standard error directly: a captured line would not show what was checked.
-    let _ = writeln!(std::io::stderr(), "{graphs} graphs from seed {first}: no promise is broken");
-    assert!(graphs > 0);
+    let _ = writeln!(std::io::stderr(), "{done} {what} from seed {first}: no promise is broken");
+    assert!(done > 0);
+}
+
+#[test]
+fn no_promise_is_broken() {
+    simulate_for(TIME, "graphs", "", |seed| simulate(&Arc::new(Scenario::generate(seed)), false));
 }
 
 #[test]
 fn a_database_arrives_whole_and_in_order() {
-    anabranch_sim::hush();
-    let first = first_seed();
-    let started = Instant::now();
-    let mut databases = 0;
-    while databases < GRAPHS && started.elapsed() < TIME / 2 {
-        let seed = first + databases;
-        if let Err(failure) = capture::simulate(seed, false) {
-            panic!("seed {seed}: {}\nrun `cargo run -p anabranch-sim -- --capture --seed {seed}`", failure.what);
-        }
-        databases += 1;
-    }
-    let _ = writeln!(std::io::stderr(), "{databases} databases from seed {first}: no promise is broken");
-    assert!(databases > 0);
+    simulate_for(TIME / 2, "databases", " --capture", |seed| capture::simulate(seed, false));
 }
 
 #[test]
 fn the_nodes_of_a_cluster_lose_nothing_and_do_no_harm() {
-    anabranch_sim::hush();
-    let first = first_seed();
-    let started = Instant::now();
-    let mut clusters = 0;
-    while clusters < GRAPHS && started.elapsed() < TIME {
-        let seed = first + clusters;
-        if let Err(failure) = cluster::simulate(seed, None, false) {
-            panic!("seed {seed}: {}\nrun `cargo run -p anabranch-sim -- --cluster --seed {seed}`", failure.what);
-        }
-        clusters += 1;
-    }
-    let _ = writeln!(std::io::stderr(), "{clusters} clusters from seed {first}: no promise is broken");
-    assert!(clusters > 0);
+    simulate_for(TIME, "clusters", " --cluster", |seed| cluster::simulate(seed, None, false));
 }
 
 /// Seeds that reveal the planted faults of a cluster. If they do not any more, others below [`CLUSTERS`] are tried.

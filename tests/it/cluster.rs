@@ -53,8 +53,13 @@ struct Node {
 
 impl Node {
     fn new(name: &str, database: &Database, pipelines: &str) -> Node {
+        Node::with_store(name, &database.url(), database, pipelines)
+    }
+
+    /// A node that reaches its store at another address than `database`, for example through a proxy.
+    fn with_store(name: &str, store: &str, database: &Database, pipelines: &str) -> Node {
         let mut workspace = Workspace::new();
-        workspace.env("ANABRANCH_CLUSTER_URL", &database.url());
+        workspace.env("ANABRANCH_CLUSTER_URL", store);
         workspace.env("ANABRANCH_CLUSTER_NODE", name);
         workspace.env("DATABASE", &database.url());
         workspace.env("ANABRANCH_PIPELINES_ERROR_RECOVERY_MIN_DELAY", "100ms");

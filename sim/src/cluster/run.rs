@@ -5,16 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch_cluster::{DrainReason, Membership, RunEnd, Shares, UnitRuns};
-use anabranch_config::limits::MemoryLimits;
-use anabranch_graph::exec::{RunOptions, Services, start};
-use anabranch_graph::plan::{CompileOptions, StagePlan, compile};
-use anabranch_plugin::host::{DiscardingLog, Network};
-use anabranch_plugin::kind;
-use anabranch_plugin::parameters::{Parameters, shared};
-use anabranch_plugin::registry::Registry;
-use anabranch_plugin::schema::MemoryRegistry;
-use anabranch_plugin::specification::Specification;
-use anabranch_plugin::state::{DiscardingState, Slots};
+use anabranch_graph::exec::{RunOptions, start};
+use anabranch_graph::plan::StagePlan;
+use anabranch_plugin::state::Slots;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -23,7 +16,7 @@ use tokio::time::sleep;
 use super::PlantedFault;
 use super::ends::{ClusterDestination, ClusterSource, NoLetters, RunOf};
 use super::store::{RunStore, Way};
-use crate::plain::two_ends;
+use crate::plain::{Ends, compiled, services};
 
 /// Time between a failure of a run and the next one.
 const AGAIN: Duration = Duration::from_millis(300);
@@ -154,16 +147,7 @@ impl RunTask {
                 run,
                 is_lost: self.is_lost.clone(),
             };
-            let services = Services {
-                store: Arc::new(store),
-                log: Arc::new(DiscardingLog),
-                result_cache: Arc::new(DiscardingState),
-                active: Arc::new(DiscardingState),
-                letters: None,
-                schemas: Arc::new(MemoryRegistry::new()),
-                network: Network::Open,
-                shared: Some("store".into()),
-            };
+            let services = services(Arc::new(store), Some("store".into()));
             let mut running = start(stages, services, RunOptions { slots, ..RunOptions::default() });
             let mut is_ordered = false;
             let ending = loop {
@@ -193,30 +177,12 @@ impl RunTask {
     }
 }
 
-/// The ends of the pipeline have no parameters.
-#[derive(Parameters)]
-struct NoParameters {}
-
 /// Compiles the pipeline for a run.
 fn plan(run: &RunOf) -> Result<Arc<StagePlan>, String> {
-    let specification = |parameters| Specification::builtin("cluster", "Simulated.").with_all(parameters);
-    let mut registry = Registry::new();
-    let of_source = run.clone();
-    registry.add_source(kind::source(specification(shared::source()), move |NoParameters {}| {
-        Ok(Arc::new(ClusterSource(of_source.clone())))
-    }));
-    let of_destination = run.clone();
-    registry.add_destination(kind::destination(specification(shared::destination()), move |NoParameters {}| {
-        Ok(Arc::new(ClusterDestination(of_destination.clone())))
-    }));
-    registry.add_destination(kind::destination(
-        Specification::builtin("letters", "Simulated.").with_all(shared::destination()),
-        |NoParameters {}| Ok(Arc::new(NoLetters)),
-    ));
-    let limits = MemoryLimits { replay_rows: 64, ..MemoryLimits::default() };
-    let options = CompileOptions { split: true, once: false, strict: false, limits, cluster: true };
-    match compile(&two_ends("cluster", "letters"), &registry, &options) {
-        Ok(compiled) => Ok(compiled.stages),
-        Err(findings) => Err(format!("the pipeline does not compile: {findings:?}")),
-    }
+    let ends = Ends {
+        source: Arc::new(ClusterSource(run.clone())),
+        destination: Arc::new(ClusterDestination(run.clone())),
+        letters: Arc::new(NoLetters),
+    };
+    compiled(ends, 64, true)
 }

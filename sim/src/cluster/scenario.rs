@@ -1,4 +1,4 @@
-//! What happens in a simulation of a cluster.
+//! The course of a simulation of a cluster.
 
 use std::fmt;
 
@@ -51,7 +51,7 @@ pub struct ClusterScenario {
     pub(super) opening: u64,
     /// One in this number of requests to the store goes wrong, and of writes to the destination; 0 = none.
     pub(super) faults: u64,
-    /// What happens, in order.
+    /// The events, in order of their times.
     pub(super) events: Vec<(u64, ClusterEvent)>,
 }
 
@@ -77,7 +77,7 @@ impl ClusterScenario {
                 },
             ));
         }
-        // What rarely meets by chance.
+        // Events that rarely meet by chance.
         let node = rng.u32(..nodes);
         match rng.u32(..4) {
             // A node does not hear that the server has forgotten it.

@@ -11,7 +11,7 @@ use super::scenario::SinkKind;
 use super::tables::PIPELINE;
 use super::world::{RunId, State};
 
-/// What the destination has.
+/// The contents of the destination.
 pub(super) struct Sink {
     pub(super) kind: SinkKind,
     /// Rows of each partition.
@@ -20,15 +20,15 @@ pub(super) struct Sink {
     pub(super) marks: BTreeMap<LaneId, Mark>,
     /// The opening that may write rows of a slot.
     epochs: BTreeMap<u32, u64>,
-    /// The claim under which the latest row of a slot was written.
-    writers: BTreeMap<u32, (RunId, u64)>,
+    /// The run that wrote the latest row of a slot.
+    writers: BTreeMap<u32, RunId>,
     opened: u64,
 }
 
 /// Why a write is refused.
 pub(super) struct Refused;
 
-/// Who writes.
+/// The run that writes.
 pub(super) struct SinkWriter {
     pub(super) run: RunId,
     pub(super) slots: Slots,
@@ -89,7 +89,7 @@ impl State {
                     self.breaks(format!("run {run} writes row {number} of {} again", partition.0));
                 }
                 SinkKind::Fenced => {
-                    let (before, _) = self.sink.writers.get(&slot).copied().unwrap_or_default();
+                    let before = self.sink.writers.get(&slot).copied().unwrap_or_default();
                     if before > run {
                         self.breaks(format!("run {run} writes row {number} of {} after run {before}", partition.0));
                     }
@@ -102,7 +102,7 @@ impl State {
                 }
                 SinkKind::Transactional | SinkKind::Plain => {}
             }
-            self.sink.writers.insert(slot, (run, *number));
+            self.sink.writers.insert(slot, run);
         }
         self.sink.marks.extend(marks.iter().cloned());
         self.note(|| {

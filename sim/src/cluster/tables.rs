@@ -18,7 +18,7 @@ pub(super) const PIPELINE: &str = "p";
 /// The tables.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tables {
-    pub(super) nodes: BTreeMap<NodeId, NodeRow>,
+    nodes: BTreeMap<NodeId, NodeRow>,
     units: BTreeMap<Unit, UnitRow>,
     claims: BTreeMap<Unit, ClaimRow>,
     marks: BTreeMap<Unit, BTreeMap<LaneId, Mark>>,
@@ -29,10 +29,17 @@ pub(super) struct Tables {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct NodeRow {
+struct NodeRow {
     /// By the clock of the server.
     expires: u64,
     is_leaving: bool,
+}
+
+impl NodeRow {
+    /// Returns the row of a lease that begins or is renewed.
+    fn renewed(clock: u64, is_leaving: bool) -> NodeRow {
+        NodeRow { expires: clock + LEASE.as_millis() as u64, is_leaving }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -107,7 +114,7 @@ impl Tables {
             self.nodes.retain(|_, node| node.expires > clock);
             return Err(LeaseError::Over);
         }
-        self.nodes.insert(id, NodeRow { expires: clock + LEASE.as_millis() as u64, is_leaving });
+        self.nodes.insert(id, NodeRow::renewed(clock, is_leaving));
         self.nodes.retain(|_, node| node.expires > clock);
         let live: Vec<NodeId> = seen.keys().copied().filter(|node| self.is_live(*node, clock)).collect();
         let is_wanted = |row: &UnitRow| row.wanted_by.is_some_and(|by| live.contains(&by));
@@ -228,7 +235,7 @@ impl State {
         let tables = &mut self.tables;
         match request {
             Request::Join(id) => {
-                tables.nodes.insert(*id, NodeRow { expires: clock + LEASE.as_millis() as u64, is_leaving: false });
+                tables.nodes.insert(*id, NodeRow::renewed(clock, false));
                 Answer::Done
             }
             Request::Renew(id, is_leaving) => Answer::Lease(Box::new(tables.renew(*id, *is_leaving, clock, history))),

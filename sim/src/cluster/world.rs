@@ -1,4 +1,4 @@
-//! What the nodes of a simulation share: the store, the destination, the network and the time.
+//! The parts that the nodes of a simulation share: the store, the destination, the network and the time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ pub(super) type RunId = u64;
 pub(super) struct State {
     /// Time since the beginning, in milliseconds.
     pub(super) now: u64,
-    /// What the clock of the server is ahead of the time.
+    /// Milliseconds by which the clock of the server is ahead of the time.
     pub(super) skew: i64,
     pub(super) random: Rng,
     pub(super) tables: Tables,
@@ -58,7 +58,7 @@ pub(super) struct World {
     state: Mutex<State>,
 }
 
-/// What becomes of a request on the network.
+/// The way of a request through the network.
 pub(super) struct Passage {
     /// Time until it arrives, and until the answer is back.
     pub(super) there: Duration,
@@ -223,7 +223,7 @@ impl State {
             self.tables = tables.clone();
         }
         self.history += 1;
-        // What had been sent to the old server does not arrive.
+        // Requests that were sent to the old server do not arrive.
         self.late.clear();
     }
 

@@ -12,7 +12,6 @@ use crate::cli::pipelines::apply::diff::{self, Diff};
 use crate::cli::pipelines::apply::explained;
 use crate::cli::pipelines::apply::targets::targets;
 use crate::cli::remote::Remote;
-use crate::cli::report::counted;
 use crate::cli::{Context, Report};
 
 /// Import all pipeline files of the cluster.
@@ -123,8 +122,7 @@ impl ClusterChanges {
             text.push_str(&format!("{head} is in none of the files: drained and set aside with its positions\n"));
         }
         if !same.is_empty() {
-            let verb = if same.len() == 1 { "is" } else { "are" };
-            text.push_str(&format!("{} {verb} up to date with the files.\n", counted(same.len(), "pipeline")));
+            text.push_str(&diff::up_to_date(same.len()));
         }
         if self.differs() {
             text.push_str(&format!("Hash: {}\n", self.plan.hash));

@@ -232,8 +232,7 @@ impl ApplyPlan {
         self.surplus.iter().for_each(|surplus| text.push_str(&surplus.told(color)));
         self.kept.iter().for_each(|kept| text.push_str(&kept.told()));
         if !alone && unchanged > 0 {
-            let verb = if unchanged == 1 { "is" } else { "are" };
-            text.push_str(&format!("{} {verb} up to date with the files.\n", counted(unchanged, "pipeline")));
+            text.push_str(&diff::up_to_date(unchanged));
         }
         if self.differs() {
             text.push_str(&format!("Hash: {}\n", self.hash()));

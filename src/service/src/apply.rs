@@ -90,7 +90,7 @@ impl Control {
     pub async fn plan(&self, desired: Desired) -> Result<Planned, EditError> {
         let pipeline = Arc::new(self.understood(desired).await?);
         self.check_cycle(&NextStart::Good(pipeline.clone())).await?;
-        Ok(self.propose(&pipeline, false, &[]).await?.planned)
+        Ok(self.propose(&pipeline, false).await?.planned)
     }
 
     /// Applies a text. A running pipeline is drained, switched and resumed. If the new pipeline cannot be opened, the
@@ -141,7 +141,7 @@ impl Control {
         loop {
             let making = self.making().await;
             if self.entry(&id).is_err() {
-                let proposal = self.propose(&pipeline, saved, &[]).await?;
+                let proposal = self.propose(&pipeline, saved).await?;
                 if is_stale(&proposal.planned) {
                     return Err(EditError::Stale(id));
                 }
@@ -155,7 +155,7 @@ impl Control {
                 Err(ControlError::NotFound(_)) => continue,
                 Err(error) => return Err(error.into()),
             };
-            let mut proposal = self.propose(&pipeline, saved, &[]).await?;
+            let mut proposal = self.propose(&pipeline, saved).await?;
             if is_stale(&proposal.planned) {
                 return Err(EditError::Stale(id));
             }
@@ -197,12 +197,23 @@ impl Control {
         read.into_pipeline().ok_or(EditError::NotOne(0))
     }
 
-    /// Compares a pipeline with the stored one. Its sources may replace those of pipelines that are set aside, and of those
+    async fn propose(&self, pipeline: &Pipeline, saved: bool) -> Result<Proposal, EditError> {
+        let stored = self.shared().store.pipelines().await?;
+        self.compare(pipeline, saved, &stored, &[]).await
+    }
+
+    /// Compares a pipeline with the stored ones. Its sources may replace those of pipelines that are set aside, and of those
     /// that are `leaving`.
-    async fn propose(&self, pipeline: &Pipeline, saved: bool, leaving: &[Str]) -> Result<Proposal, EditError> {
+    async fn compare(
+        &self,
+        pipeline: &Pipeline,
+        saved: bool,
+        stored: &[StoredPipeline],
+        leaving: &[Str],
+    ) -> Result<Proposal, EditError> {
         let mut desired = StoredPipeline::from(&pipeline.config);
         let id = desired.id.clone();
-        let old = self.stored(&id).await?;
+        let old = stored.iter().find(|stored| stored.id == id).cloned();
         let declared = self.entry(&id).is_ok() && old.as_ref().is_none_or(|old| old.origin == Origin::File);
         let from_file = saved || (declared && old.as_ref().is_none_or(|old| !old.detached));
         desired.origin = if from_file { Origin::File } else { Origin::Api };
@@ -220,8 +231,8 @@ impl Control {
             _ => self.seen(&id).map(|seen| seen.status),
         };
         let live = status.as_ref().is_some_and(Status::is_live);
-        let is_gone = |other: &StoredPipeline| other.detached || leaving.contains(&other.id);
-        let gone: Vec<_> = self.shared().store.pipelines().await?.into_iter().filter(is_gone).collect();
+        let is_gone = |other: &&StoredPipeline| other.detached || leaving.contains(&other.id);
+        let gone: Vec<_> = stored.iter().filter(is_gone).cloned().collect();
         let rereads = rereads(&self.shared().store, old.as_ref(), &desired, &gone).await?;
         let mut notes = self.redirected(pipeline, &changes).await?;
         let is_stopped = matches!(status, Some(Status::Stopped { reason: StopReason::User }));

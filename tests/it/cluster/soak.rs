@@ -10,7 +10,6 @@ use super::{Node, counts, each_has, places, wait_for};
 use crate::api::{ask, end};
 use crate::fault_plan::{choices, say, wait};
 use crate::history::{Checked, Partitions, check};
-use crate::process::Workspace;
 use crate::servers::postgres::Database;
 use crate::servers::proxy::{OPEN, Proxy, SILENT, SLOW};
 
@@ -84,14 +83,8 @@ CREATE EVENT TRIGGER watch ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECU
 
 /// A node that reaches the store through a proxy.
 fn node(name: &str, database: &Database, pipeline: &str, way: &Proxy) -> Node {
-    let mut workspace = Workspace::new();
     let store = format!("postgresql://postgres@127.0.0.1:{}/{}", way.port, database.name());
-    workspace.env("ANABRANCH_CLUSTER_URL", &store);
-    workspace.env("ANABRANCH_CLUSTER_NODE", name);
-    workspace.env("DATABASE", &database.url());
-    workspace.env("ANABRANCH_PIPELINES_ERROR_RECOVERY_MIN_DELAY", "100ms");
-    workspace.write("pipelines/p.yaml", format!("version: \"2.2\"\npipelines:\n{pipeline}"));
-    Node::start(workspace)
+    Node::with_store(name, &store, database, pipeline)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the user allows before changes are applied.
+//! The permission of the user to apply changes.
 
 use crate::cli::{Context, Exit, Report};
 use crate::codes;

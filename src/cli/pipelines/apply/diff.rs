@@ -92,6 +92,12 @@ pub(in crate::cli) fn told(diff: &Diff, color: bool) -> String {
     text
 }
 
+/// Says how many pipelines do not change.
+pub(in crate::cli) fn up_to_date(pipelines: usize) -> String {
+    let verb = if pipelines == 1 { "is" } else { "are" };
+    format!("{} {verb} up to date with the files.\n", counted(pipelines, "pipeline"))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

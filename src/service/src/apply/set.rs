@@ -133,7 +133,7 @@ impl Control {
         let detached: Vec<Str> = stored.iter().filter(is_left_out).map(|it| it.id.clone()).collect();
         let mut planned = Vec::with_capacity(pipelines.good.len());
         for pipeline in &pipelines.good {
-            planned.push(self.propose(pipeline, true, &detached).await?.planned);
+            planned.push(self.compare(pipeline, true, &stored, &detached).await?.planned);
         }
         Ok(PlannedSet::of(planned, detached))
     }

@@ -70,12 +70,12 @@ impl Service {
                 tracing::warn!(pipeline = %new.id, "{reread}");
             }
         }
-        if store.membership().is_some() && provision.good.is_empty() && provision.invalid.is_empty() {
-            // Otherwise a node without files would set aside what the others run.
-            tracing::info!("this node has no pipeline files, so it imports none");
-            return Ok(());
-        }
         if store.membership().is_some() {
+            if provision.good.is_empty() && provision.invalid.is_empty() {
+                // Otherwise a node without files would set aside what the others run.
+                tracing::info!("this node has no pipeline files, so it imports none");
+                return Ok(());
+            }
             let spread = |pipeline: &Pipeline| (pipeline.config.id.value.clone(), control.spread(pipeline));
             match store.import(provision, pipelines.good.iter().map(spread).collect()).await? {
                 Import::Stored(changes) => {

@@ -209,25 +209,23 @@ impl LeaseStore for Leases {
     async fn take(&self, id: NodeId, most: usize) -> Result<usize, LeaseError> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         self.run(async |client, LeaseTables { state, nodes, units, .. }| {
-            let transaction = client.transaction().await?;
             let now = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+            let server = format!("convert_to({OF_SERVER}, 'UTF8')");
+            // The second part sees the rows of before, so units are refused also while the history is noted.
             let sql = format!(
-                "UPDATE {state} SET value = convert_to({OF_SERVER}, 'UTF8'), number = {now} WHERE kind = '{HISTORY}' \
-                 AND value <> convert_to({OF_SERVER}, 'UTF8')"
-            );
-            transaction.execute(&sql, &[]).await?;
-            let sql = format!(
-                "UPDATE {units} SET owner = $1, wanted_by = NULL WHERE (pipeline, slot) IN \
+                "WITH noted AS (UPDATE {state} SET value = {server}, number = {now} WHERE kind = '{HISTORY}' \
+                 AND value <> {server}) \
+                 UPDATE {units} SET owner = $1, wanted_by = NULL WHERE (pipeline, slot) IN \
                  (SELECT u.pipeline, u.slot FROM {units} u WHERE NOT u.ending AND {} AND {} \
                  ORDER BY u.label = '', random() LIMIT $2 FOR UPDATE SKIP LOCKED) \
                  AND EXISTS (SELECT FROM {nodes} WHERE id = $1 AND expires > clock_timestamp()) \
-                 AND NOT EXISTS (SELECT FROM {state} WHERE kind = '{HISTORY}' AND number > {now} - {})",
+                 AND NOT EXISTS (SELECT FROM {state} WHERE kind = '{HISTORY}' \
+                     AND (value <> {server} OR number > {now} - {}))",
                 is_free(nodes),
                 fits(nodes),
                 SAFE.as_millis()
             );
-            let taken = transaction.execute(&sql, &[&signed(id), &most]).await?;
-            transaction.commit().await?;
+            let taken = client.execute(&sql, &[&signed(id), &most]).await?;
             Ok(usize::try_from(taken).unwrap_or(usize::MAX))
         })
         .await
