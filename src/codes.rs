@@ -232,6 +232,9 @@ anabranch_record::codes! {
     SERVICE_UNTRUSTED: "service.untrusted",
         "Set the authority of its certificate with --api.http.tls.ca, and use a host name from the certificate.";
 
+    /// A signal stopped the copy of a store.
+    STORE_COPY_STOPPED: "store.copy_stopped", "Run it again: it begins from the start.";
+
     /// Another process uses the state store.
     STORE_IN_USE: "store.in_use", "Stop it, or use another store: two services need two stores.";
 

@@ -1,7 +1,9 @@
 //! `anabranch store …`.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use anabranch_process::signals::Signals;
 use anabranch_process::terminal::{self, Stream, is_terminal};
 use anabranch_settings::{Credential, Database, PostgresDatabase, ServiceFlags};
 use anabranch_store::{Backup, BackupError, CopiedCounts, CopyError, OpenError, Store};
@@ -21,18 +23,23 @@ pub(super) enum Command {
 /// Copy the state store to another one, for example to the database of a cluster.
 ///
 /// Copies pipelines, positions, dead letters and schemas from the store of the settings (`db.*` or `cluster.url`) to an
-/// empty store in PostgreSQL, or to a new file. No service and no node may use either of them. The old store stays as it
-/// is. Do not start a service with it afterwards: it would deliver records again that the new one has delivered.
-/// Cached results of processors are not copied.
+/// empty store in PostgreSQL, or to a new file. No service and no node may use either of them; `db.wait` waits for one that
+/// does. The old store stays as it is. Do not start a service with it afterwards: it would deliver records again that the
+/// new one has delivered. Cached results of processors are not copied.
 ///
 /// The copy is complete or refused: the file gets its name at the end, and no service starts with a table that a copy was
-/// interrupted in.
+/// interrupted in. SIGINT and SIGTERM remove what was copied.
 ///
-/// Exit codes: 0 the store is copied, 2 the store to copy to is not empty, 3 a store cannot be opened, read or written.
+/// In a cluster, pipelines that a user has stopped stay stopped. A service alone starts those of its files, as it does each
+/// time it starts.
+///
+/// Exit codes: 0 the store is copied, 1 the copy was stopped, 2 the arguments or the settings are not valid, or the store to
+/// copy to is not empty, 3 there is nothing to copy, or a store cannot be opened, read or written.
 #[derive(Debug, clap::Args)]
 pub(super) struct Copy {
-    /// The store to copy to: a file that does not exist, or the connection URL of a PostgreSQL database. `${NAME}` stands
-    /// for the value of a variable of the environment, so that the command line need not have a password.
+    /// The store to copy to: a file that does not exist, or the address of a PostgreSQL database, as a URL or as
+    /// `host=… dbname=…`. `${NAME}` stands for the value of a variable of the environment, so that the command line need not
+    /// have a password.
     #[arg(long, value_name = "STORE", value_hint = clap::ValueHint::FilePath)]
     to: String,
     /// The table to copy to, in PostgreSQL. Other tables of the store have names that begin with this one.
@@ -52,20 +59,18 @@ pub(super) fn dispatch(command: &Command, context: &Context) -> Report {
 
 fn copied(arguments: &Copy, context: &Context) -> Result<Report, Box<Report>> {
     let settings = context.settings(COPY, &arguments.settings.0)?;
-    if matches!(&settings.database, Database::Embedded(path) if !path.exists()) {
-        let report = Report::new(COPY).fail(Exit::Environment, codes::STORE_NONE, "there is no store to copy");
-        return Err(Box::new(report.suggest("if it is elsewhere, set --db.path, --db.type or --cluster.url")));
-    }
+    let destination = destination(&arguments.to)?;
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| failed(error.to_string()))?;
-    let from = Owned::open(&settings.database, &runtime)?;
-    let (counts, to) = match destination(&arguments.to)? {
+    let wait = Waiting { begun: Instant::now(), limit: settings.store_wait };
+    let from = Owned::open(|| Store::own_existing(&settings.database), &runtime, wait)?;
+    let (counts, to) = match destination {
         Destination::Postgres(connection) => {
             let to = Database::Postgres(PostgresDatabase { connection, table: arguments.table.clone() });
             if to == settings.database {
                 let message = "--to: this is the store that the settings name";
                 return Err(Box::new(Report::new(COPY).fail(Exit::Invalid, codes::CLI_USAGE, message)));
             }
-            let opened = Owned::open(&to, &runtime)?;
+            let opened = Owned::open(|| Store::own(&to).map(Some), &runtime, wait)?;
             (copy(&from, &opened.store, &place(&to), &runtime)?, place(&to))
         }
         Destination::File(path) => {
@@ -99,18 +104,39 @@ enum Destination {
     File(String),
 }
 
+/// Returns what `--to` names. No message has its text, which may contain a password.
 fn destination(written: &str) -> Result<Destination, Box<Report>> {
-    let invalid = |message: String| Box::new(Report::new(COPY).fail(Exit::Invalid, codes::CLI_USAGE, message));
-    let text = match written.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')) {
-        None => written.to_owned(),
-        Some(name) => std::env::var(name).map_err(|_| invalid(format!("--to: the variable {name} is not set")))?,
+    let invalid =
+        |message: &str| Box::new(Report::new(COPY).fail(Exit::Invalid, codes::CLI_USAGE, format!("--to: {message}")));
+    let Some(credential) = Credential::of_text(written) else {
+        return Err(invalid("a variable in it is not set"));
     };
-    match text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        true => Ok(Destination::Postgres(text.into())),
-        false if text.is_empty() => Err(invalid("--to: the name of the store is empty".to_owned())),
-        false => Ok(Destination::File(text)),
+    let text = credential.at_start();
+    let is_path = ["/", "./", "../"].iter().any(|start| text.starts_with(start));
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme);
+    match scheme {
+        _ if text.is_empty() => Err(invalid("the name of the store is empty")),
+        _ if is_path => Ok(Destination::File(text.to_owned())),
+        Some("postgres" | "postgresql") => Ok(Destination::Postgres(credential)),
+        Some(_) => Err(invalid("expected postgres://user:password@host:port/database, or the name of a file")),
+        None if text.contains('=') => Ok(Destination::Postgres(credential)),
+        // The address of a database without its scheme, or standard output.
+        None if text.contains('@') || text == "-" => Err(invalid(
+            "this is neither the address of a PostgreSQL database nor the name of a file: write postgres:// or ./ before it",
+        )),
+        None => Ok(Destination::File(text.to_owned())),
     }
 }
+
+/// How long a command waits for a store that another process uses.
+#[derive(Clone, Copy)]
+struct Waiting {
+    begun: Instant,
+    limit: Duration,
+}
+
+/// Time between two attempts to open a store.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// A store that this process owns until it is dropped.
 struct Owned<'r> {
@@ -119,13 +145,32 @@ struct Owned<'r> {
 }
 
 impl<'r> Owned<'r> {
-    fn open(database: &Database, runtime: &'r Runtime) -> Result<Owned<'r>, Box<Report>> {
-        let in_use = |error: &OpenError| matches!(error, OpenError::InUse { .. } | OpenError::Cluster { .. });
-        let store = Store::own(database).map_err(|error| match in_use(&error) {
-            true => Box::new(Report::new(COPY).fail(Exit::Environment, codes::STORE_IN_USE, error.to_string())),
-            false => failed(error.to_string()),
-        })?;
-        Ok(Owned { store, runtime })
+    fn open(
+        open: impl Fn() -> Result<Option<Store>, OpenError>,
+        runtime: &'r Runtime,
+        wait: Waiting,
+    ) -> Result<Owned<'r>, Box<Report>> {
+        loop {
+            let error = match open() {
+                Ok(Some(store)) => return Ok(Owned { store, runtime }),
+                Ok(None) => return Err(nothing("there is no store to copy".to_owned())),
+                Err(error) => error,
+            };
+            let left = wait.limit.saturating_sub(wait.begun.elapsed());
+            if !left.is_zero() && error.is_passing() {
+                std::thread::sleep(left.min(AGAIN));
+                continue;
+            }
+            return Err(match &error {
+                OpenError::InUse { .. } | OpenError::Cluster { .. } => {
+                    Box::new(Report::new(COPY).fail(Exit::Environment, codes::STORE_IN_USE, error.to_string()))
+                }
+                error if error.is_invalid() => {
+                    Box::new(Report::new(COPY).fail(Exit::Invalid, codes::CLI_USAGE, error.to_string()))
+                }
+                error => failed(error.to_string()),
+            });
+        }
     }
 }
 
@@ -135,7 +180,7 @@ impl Drop for Owned<'_> {
     }
 }
 
-/// Copies a store to the one that `place` names.
+/// Copies a store to the one that `place` names. If it fails or is stopped, what was copied is removed.
 fn copy(from: &Owned<'_>, to: &Store, place: &str, runtime: &Runtime) -> Result<CopiedCounts, Box<Report>> {
     let shows = is_terminal(Stream::Err);
     let mut shown = 0;
@@ -146,13 +191,35 @@ fn copy(from: &Owned<'_>, to: &Store, place: &str, runtime: &Runtime) -> Result<
             let _ = terminal::print(Stream::Err, &format!("copied {copied} of {all} dead letters ({percent} %)\n"));
         }
     };
-    runtime.block_on(from.store.copy_into(to, progress)).map_err(|error| match error {
-        CopyError::NotEmpty => {
-            let report = Report::new(COPY).fail(Exit::Invalid, codes::STORE_NOT_EMPTY, format!("{place}: {error}"));
-            Box::new(report.suggest("copy to another --table, or remove the tables of the other store"))
+    let copied = runtime.block_on(async {
+        let mut signals = Signals::listen().map_err(|error| failed(error.to_string()))?;
+        tokio::select! {
+            copied = from.store.copy_into(to, progress) => Ok::<_, Box<Report>>(Some(copied)),
+            _ = signals.next() => Ok(None),
         }
-        CopyError::Store(error) => failed(error.to_string()),
-    })
+    });
+    let report = match copied? {
+        Some(Ok(counts)) => return Ok(counts),
+        Some(Err(error @ CopyError::NotEmpty)) => {
+            let report = Report::new(COPY).fail(Exit::Invalid, codes::STORE_NOT_EMPTY, format!("{place}: {error}"));
+            return Err(Box::new(report.suggest("copy to another --table, or remove the tables of the other store")));
+        }
+        Some(Err(error @ CopyError::Nothing)) => return Err(nothing(error.to_string())),
+        Some(Err(CopyError::Store(error))) => failed(error.to_string()),
+        None => {
+            let message = "the copy was stopped: nothing was copied";
+            Box::new(Report::new(COPY).fail(Exit::Failed, codes::STORE_COPY_STOPPED, message))
+        }
+    };
+    match runtime.block_on(to.abandon_copy()) {
+        Ok(()) => Err(report),
+        Err(error) => Err(Box::new(report.suggest(format!("the parts of the copy cannot be removed: {error}")))),
+    }
+}
+
+fn nothing(message: String) -> Box<Report> {
+    let report = Report::new(COPY).fail(Exit::Environment, codes::STORE_NONE, message);
+    Box::new(report.suggest("if it is elsewhere, set --db.path, --db.type, --db.postgres.table or --cluster.url"))
 }
 
 fn unwritten(error: BackupError) -> Box<Report> {

@@ -109,6 +109,8 @@ mod servers;
 mod soak;
 mod stop;
 mod store;
+#[cfg(feature = "postgres")]
+mod store_copy;
 mod strict;
 #[cfg(unix)]
 mod synthetic;

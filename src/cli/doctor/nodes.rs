@@ -24,14 +24,19 @@ pub(super) fn alike(subject: &mut DoctorContext<'_>) -> CheckResult {
         Err(error) => return CheckResult::warning(format!("the nodes are not known: {error}")),
     };
     let mut found = problems(&cluster);
+    let mut has_token = false;
     match answer::<InputsAnswer>(subject.settings, INPUTS) {
-        Ok(inputs) => found.extend(differences(&inputs)),
+        Ok(inputs) => {
+            has_token = inputs.nodes.iter().any(|node| node.token.is_some());
+            found.extend(differences(&inputs));
+        }
         Err(error) => found.push(format!("plugins and variables of the nodes are not compared: {error}")),
     }
+    let nodes = counted(cluster.nodes.len(), "node");
     match found.is_empty() {
+        true if has_token => CheckResult::well(format!("{nodes} with the same version, plugins and variables")),
         true => CheckResult::well(format!(
-            "{} with the same version, plugins and variables",
-            counted(cluster.nodes.len(), "node")
+            "{nodes} with the same version and plugins; without cluster.token, values of variables are not compared"
         )),
         false => CheckResult::warning(found.join("; ")).advise("`anabranch cluster` shows the nodes and their units"),
     }
@@ -84,6 +89,8 @@ struct InputsAnswer {
 struct NodeInputsAnswer {
     node: String,
     plugins: BTreeMap<String, String>,
+    #[serde(default)]
+    token: Option<String>,
     variables: BTreeMap<String, String>,
 }
 
@@ -99,8 +106,13 @@ fn differences(InputsAnswer { nodes, silent_nodes }: &InputsAnswer) -> Vec<Strin
         let of = |node: &NodeInputsAnswer| node.plugins.get(file).cloned();
         found.extend(difference(nodes, &format!("the plugin {file}"), "missing", of));
     }
+    let tokens = difference(nodes, "cluster.token", "not set", |node| node.token.clone());
+    // Hashes under different tokens differ in any case.
+    let has_one_token = tokens.is_none();
+    found.extend(tokens.map(|told| format!("{told}: the values of variables are not compared")));
     for name in variables {
-        let of = |node: &NodeInputsAnswer| node.variables.get(name).filter(|state| *state != UNSET).cloned();
+        let state = |state: &String| if has_one_token { state.clone() } else { "set".to_owned() };
+        let of = |node: &NodeInputsAnswer| node.variables.get(name).filter(|state| *state != UNSET).map(state);
         found.extend(difference(nodes, &format!("the variable {name}"), "not set", of));
     }
     found
@@ -165,7 +177,12 @@ mod tests {
     fn plugins_and_variables_that_differ_are_named_without_their_hashes() {
         let node = |name: &str, plugin: &[(&str, &str)], variables: &[(&str, &str)]| {
             let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-            NodeInputsAnswer { node: name.to_owned(), plugins: map(plugin), variables: map(variables) }
+            NodeInputsAnswer {
+                node: name.to_owned(),
+                plugins: map(plugin),
+                token: Some("t".to_owned()),
+                variables: map(variables),
+            }
         };
         let found = |nodes: Vec<NodeInputsAnswer>, silent: &[&str]| {
             differences(&InputsAnswer { nodes, silent_nodes: silent.iter().map(|name| (*name).into()).collect() })
@@ -174,6 +191,10 @@ mod tests {
             vec![node("a", &[("processors/m", "1")], &[("A", "x")]), node("b", &[("processors/m", "1")], &[("A", "x")])]
         };
         assert_eq!(found(same(), &[]), Vec::<String>::new());
+        let mut other_token = same();
+        (other_token[1].token, other_token[1].variables) = (None, [("A".to_owned(), "set".to_owned())].into());
+        let told = ["cluster.token is not set on b: the values of variables are not compared"];
+        assert_eq!(found(other_token, &[]), told);
         let both_unset = vec![node("a", &[], &[("A", UNSET)]), node("b", &[], &[("A", UNSET)])];
         assert_eq!(found(both_unset, &["c"]), ["c does not answer: it is not compared"]);
         let other = vec![

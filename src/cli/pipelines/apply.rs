@@ -117,7 +117,7 @@ fn compare(
     let mut refused = Vec::new();
     for target in targets {
         let asked = ApplyRequest {
-            yaml: &target.yaml,
+            yaml: &target.whole,
             pipeline: target.asked(),
             hash: None,
             strict: settings.pipelines.strict,
@@ -158,7 +158,7 @@ fn carry_out(
     let mut done = 0;
     for Compared { target, plan, diff } in work.pipelines.iter_mut().filter(|pipeline| pipeline.diff.differs()) {
         let asked = ApplyRequest {
-            yaml: &target.yaml,
+            yaml: &target.whole,
             pipeline: target.asked(),
             hash: Some(&diff.hash),
             strict: settings.pipelines.strict,

@@ -236,7 +236,8 @@ impl Control {
         let rereads = rereads(&self.shared().store, old.as_ref(), &desired, &gone).await?;
         let mut notes = self.redirected(pipeline, &changes).await?;
         let is_stopped = matches!(status, Some(Status::Stopped { reason: StopReason::User }));
-        if is_stopped && desired.autostart && !is_asked_to_start(&changes) {
+        let is_back = old.as_ref().is_some_and(|old| old.detached);
+        if is_stopped && !is_back && desired.autostart && !is_asked_to_start(&changes) {
             notes.push(format!(
                 "pipeline {id} is stopped and stays stopped: run `anabranch pipelines start {id}` to start it"
             ));

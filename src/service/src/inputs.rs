@@ -35,6 +35,10 @@ pub struct NodeInputs {
     /// SHA-256 of each file of a plugin, by its name such as `processors/mask.wasm`. A file that cannot be read has the
     /// reason in place of the hash.
     pub plugins: BTreeMap<String, String>,
+    /// Hash of the empty text under the token of the nodes; `None` without such a token. Nodes with the same token have the
+    /// same hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     /// The variables that pipelines name, such as `PASSWORD` or `file:/run/secrets/password`, each with `unset`, or with a
     /// hash of its value (HMAC-SHA-256 with the token of the nodes as its key). Without such a token: `set`.
     pub variables: BTreeMap<String, String>,
@@ -80,7 +84,8 @@ impl InputPlaces {
             };
             (name, state)
         };
-        NodeInputs { plugins, variables: variables.found.into_inner().into_iter().map(state).collect() }
+        let token = key.as_ref().map(|key| keyed(key.as_bytes(), "", ""));
+        NodeInputs { plugins, token, variables: variables.found.into_inner().into_iter().map(state).collect() }
     }
 }
 

@@ -36,6 +36,13 @@ impl Credential {
         Credential { text: text.into(), written }
     }
 
+    /// Returns the credential that a text with variables (`${NAME}`, `${file:PATH}`) stands for; `None` if one of them has no
+    /// value.
+    pub fn of_text(written: &str) -> Option<Credential> {
+        let text = value_of(&written.into(), &ProcessEnvironment)?;
+        Some(Credential::new(text.value().trim(), Some(written.to_owned())))
+    }
+
     /// Returns the value at the start of the service.
     pub fn at_start(&self) -> &str {
         &self.text

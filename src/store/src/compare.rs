@@ -21,6 +21,13 @@ pub struct Provision {
     pub at: Moment,
 }
 
+impl Provision {
+    /// Returns `true` if the files declare no pipelines.
+    pub fn is_empty(&self) -> bool {
+        self.good.is_empty() && self.invalid.is_empty()
+    }
+}
+
 /// What became of a set of files that was to be imported into the store of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Import {
@@ -30,6 +37,8 @@ pub enum Import {
     Current,
     /// It was imported before, and another set has replaced it since: nothing was changed.
     Older,
+    /// The configuration is not the one that the user has seen who asks for the import: nothing was changed.
+    Outdated,
 }
 
 /// The entity that a change concerns.

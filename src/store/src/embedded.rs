@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::file::StoreFile;
 use crate::letters::{LetterChange, LetterSelection};
 use crate::owner::StoreOwnership;
-use crate::request::{Read, ReadResult, Write, WriteResult, fence, unavailable};
+use crate::request::{ImportedSet, Read, ReadResult, Write, WriteResult, fence, unavailable};
 use crate::tables::WriteFailure;
 use crate::{compare, tables};
 use reopenable::{CONTRADICTION, Open, ReopenableDatabase};
@@ -204,6 +204,7 @@ fn find(open: &Open, read: &Read) -> Result<ReadResult, StoreError> {
         Read::Letters { pipeline, question } => {
             letters::answer(&transaction, pipeline, question).map(ReadResult::Letters)
         }
+        Read::Revision => Ok(ReadResult::Revision(0)),
         Read::Contents => contents::read(&transaction).map(|contents| ReadResult::Contents(Box::new(contents))),
         Read::Schemas(question) => schemas::answer(&transaction, question).map(ReadResult::Schemas),
     }
@@ -212,8 +213,8 @@ fn find(open: &Open, read: &Read) -> Result<ReadResult, StoreError> {
 /// Runs several writes in one transaction. A fenced write changes nothing and does not affect the others.
 fn commit(database: &Database, writes: Vec<Write>) -> Result<Vec<Result<WriteResult, StoreError>>, redb::Error> {
     let mut transaction = database.begin_write()?;
-    // Cached results may be lost, so they do not have to wait for the disk.
-    if writes.iter().all(|write| matches!(write, Write::Keep { .. })) {
+    // Cached results may be lost, so they do not have to wait for the disk. What is copied waits with the end of the copy.
+    if writes.iter().all(|write| matches!(write, Write::Keep { .. } | Write::CopiedLetters { .. })) {
         transaction.set_durability(Durability::None)?;
     }
     let is_trial = writes.iter().any(|write| matches!(write, Write::Trial(_)));
@@ -259,7 +260,7 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<WriteResult, Wr
             let found = compare::provision(tables::take_pipelines(transaction)?, &provision);
             tables::apply(transaction, found).map(WriteResult::Changes)
         }
-        Write::Import { provision, .. } => {
+        Write::Import(ImportedSet { provision, .. }) => {
             let found = compare::import(tables::take_pipelines(transaction)?, &provision);
             tables::apply(transaction, found).map(|changes| WriteResult::Imported(Import::Stored(changes)))
         }
@@ -302,7 +303,8 @@ fn apply(transaction: &WriteTransaction, write: Write) -> Result<WriteResult, Wr
             Ok(WriteResult::Nothing)
         }
         // A file is copied under another name until it is complete.
-        Write::BeginCopy => Ok(WriteResult::Nothing),
+        // The file has no name before the copy is complete.
+        Write::BeginCopy | Write::AbandonCopy => Ok(WriteResult::Nothing),
         Write::CopiedLetters { pipeline, letters } => {
             letters::put_copies(transaction, &pipeline, &letters)?;
             Ok(WriteResult::Nothing)

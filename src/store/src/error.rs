@@ -117,6 +117,15 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// Returns `true` if the address or the name of the table is not valid.
+    pub fn is_invalid(&self) -> bool {
+        match self {
+            #[cfg(feature = "postgres")]
+            OpenError::Postgres(crate::postgres::PostgresError::Setting { .. }) => true,
+            _ => false,
+        }
+    }
+
     /// Returns `true` if the store may become usable without a change: another process ends, or the server answers
     /// again.
     pub fn is_passing(&self) -> bool {

@@ -79,6 +79,12 @@ pub enum PostgresError {
         /// Its name.
         table: String,
     },
+    /// The table does not exist.
+    #[error("there is no table {table} in the database")]
+    Missing {
+        /// Its name.
+        table: String,
+    },
     /// Another store is copied into the table, or was.
     #[error(
         "a copy into this store has not ended: wait for it; if it was interrupted, remove what it has written (DROP TABLE \
@@ -154,6 +160,13 @@ impl Postgres {
     /// Connects, and creates the table if it does not exist. Waits for the server.
     pub(super) fn open(database: &PostgresDatabase) -> Result<Postgres, PostgresError> {
         Postgres::start(Address::parse(&database.connection)?, Table::parse(&database.table)?)
+    }
+
+    /// Connects to a table that exists.
+    pub(super) fn open_existing(database: &PostgresDatabase) -> Result<Postgres, PostgresError> {
+        let table = Table::parse(&database.table)?;
+        table.must_exist.set(true);
+        Postgres::start(Address::parse(&database.connection)?, table)
     }
 
     /// Opens the tables as a node of a cluster, which does not own them alone.
@@ -257,6 +270,7 @@ impl ConnectionTask {
         self.session = Some(session);
         match known.map_err(|error| self.address.refused(&error))? {
             table::Prepared::Ready => Ok(()),
+            table::Prepared::Missing => Err(PostgresError::Missing { table: self.table.name().to_owned() }),
             table::Prepared::Foreign => Err(PostgresError::Foreign { table: self.table.name().to_owned() }),
             table::Prepared::Unfinished => Err(PostgresError::Unfinished { tables: self.table.all() }),
             table::Prepared::Newer(found) => {

@@ -73,15 +73,8 @@ pub(crate) enum Write {
         status: Status,
     },
     Provision(Provision),
-    /// Imports a set of files into the store of a cluster. `set` identifies their content.
-    Import {
-        provision: Provision,
-        set: String,
-        /// How the nodes run the pipelines; those that are absent in one unit anywhere.
-        spreads: BTreeMap<Str, Spread>,
-        /// True if a user asks for this set: also one that was imported before is imported.
-        on_request: bool,
-    },
+    /// Imports a set of files into the store of a cluster.
+    Import(ImportedSet),
     Replace {
         pipeline: Box<StoredPipeline>,
         at: Moment,
@@ -121,8 +114,11 @@ pub(crate) enum Write {
         epoch: Option<Epoch>,
         change: letters::LetterChange,
     },
-    /// Notes that everything is copied into this store, which is not complete until [`Write::Contents`].
+    /// Notes that everything is copied into this store, which is not complete until [`Write::Contents`]. A store that has
+    /// contents is left as it is.
     BeginCopy,
+    /// Removes what was copied into this store.
+    AbandonCopy,
     /// Adds dead letters of another store.
     CopiedLetters {
         pipeline: Str,
@@ -143,7 +139,9 @@ impl Write {
             Write::Marks { moves, drops, .. } => {
                 moves.iter().map(|(_, mark)| SMALL + mark.position.0.len()).sum::<usize>() + drops.len() * SMALL
             }
-            Write::Provision(provision) | Write::Import { provision, .. } => provision.good.len() * 8 * SMALL,
+            Write::Provision(provision) | Write::Import(ImportedSet { provision, .. }) => {
+                provision.good.len() * 8 * SMALL
+            }
             Write::Replace { .. } => 8 * SMALL,
             Write::Keep { entries, .. } => entries.iter().map(|(_, value)| SMALL + value.len()).sum(),
             Write::Active { settings, .. } => SMALL + settings.len(),
@@ -160,6 +158,7 @@ impl Write {
             | Write::Labels(_)
             | Write::End { .. }
             | Write::BeginCopy
+            | Write::AbandonCopy
             | Write::Unwant { .. }
             | Write::Status { .. }
             | Write::Delete { .. }
@@ -173,6 +172,8 @@ impl Write {
 #[derive(Debug)]
 pub(crate) enum WriteResult {
     Nothing,
+    /// Nothing was written, because the store has contents.
+    NotEmpty,
     /// A number of units.
     Units(u64),
     Epoch(Epoch),
@@ -180,6 +181,26 @@ pub(crate) enum WriteResult {
     Imported(Import),
     Schema(Schema),
     Letters(letters::LetterChangeResult),
+}
+
+/// A set of files, imported into the store of a cluster.
+#[derive(Debug)]
+pub(crate) struct ImportedSet {
+    pub(crate) provision: Provision,
+    /// Identifies the content of the files.
+    pub(crate) set: String,
+    /// How the nodes run the pipelines; those that are absent in one unit anywhere.
+    pub(crate) spreads: BTreeMap<Str, Spread>,
+    pub(crate) order: ImportOrder,
+}
+
+/// On whose order a set of files is imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImportOrder {
+    /// A node starts with the files: a set that was imported before is not imported again.
+    AtStart,
+    /// A user asks for it, who has seen the configuration with this revision.
+    OnRequest { revision: u64 },
 }
 
 /// A read.
@@ -195,6 +216,8 @@ pub(crate) enum Read {
     DetachedMarks(Str),
     /// Everything but dead letters and cached results.
     Contents,
+    /// The number of the latest change of the configuration, in the store of a cluster.
+    Revision,
     Recall {
         space: Str,
         keys: Vec<ResultKey>,
@@ -214,6 +237,7 @@ pub(crate) enum Read {
 pub(crate) enum ReadResult {
     Pipelines(Vec<StoredPipeline>),
     Contents(Box<Contents>),
+    Revision(u64),
     Marks(BTreeMap<LaneId, Mark>),
     Receipts(Vec<Receipt>),
     Slots(Vec<u32>),

@@ -6,7 +6,7 @@ use anabranch_plugin::diagnostic::Files;
 use anabranch_service::apply::{DesiredSet, PlannedSet};
 use anabranch_service::edit::EditError;
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -20,8 +20,11 @@ use crate::error::{ApiError, Error};
 use crate::view::View;
 
 pub(crate) fn router() -> OpenApiRouter<Arc<View>> {
-    OpenApiRouter::new().routes(routes!(plan_set)).routes(routes!(apply_set))
+    OpenApiRouter::new().routes(routes!(plan_set)).routes(routes!(apply_set)).layer(DefaultBodyLimit::max(SET))
 }
+
+/// Maximum size of a request, in bytes: it has all pipeline files of the cluster.
+const SET: usize = 64 << 20;
 
 /// All pipeline files of the cluster.
 #[derive(Deserialize, ToSchema)]
@@ -60,7 +63,7 @@ struct SetPlan {
 
 impl SetPlan {
     fn of(view: &View, planned: PlannedSet) -> SetPlan {
-        let PlannedSet { pipelines, detached, hash } = planned;
+        let PlannedSet { pipelines, detached, hash, .. } = planned;
         // The files are the set: there is no other one to change.
         let plan = |planned| Plan::of(view, planned).without_note();
         SetPlan { pipelines: pipelines.into_iter().map(plan).collect(), detached, hash }

@@ -20,6 +20,8 @@ pub(in crate::cli) struct Target {
     pub(in crate::cli) path: PathBuf,
     /// Text of the whole file.
     pub(in crate::cli) yaml: String,
+    /// The same for a service in another directory: paths of scripts are absolute.
+    pub(in crate::cli) whole: String,
     /// Id of the pipeline; `None` if it cannot be parsed from the text.
     id: Option<Str>,
     /// `true` if the file declares other pipelines too.
@@ -83,7 +85,8 @@ pub(in crate::cli) fn targets(
         let ids = if declared.is_empty() { vec![None] } else { declared };
         targets.extend(ids.into_iter().map(|id| Target {
             path: PathBuf::from(source.name.as_str()),
-            yaml: with_whole_paths(&source.name, &source.text, pipelines_of(&loaded, file)),
+            yaml: source.text.to_string(),
+            whole: with_whole_paths(&source.name, &source.text, pipelines_of(&loaded, file)),
             id,
             several,
         }));

@@ -1,18 +1,21 @@
 //! Importing a set of pipeline files into the store of a cluster, because a user asks for it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use anabranch_graph::plan::CompileOptions;
 use anabranch_plugin::diagnostic::Files;
 use anabranch_process::files::PipelineFiles;
 use anabranch_process::runtime::TEXTS;
 use anabranch_record::text::{Str, hexadecimal};
-use anabranch_store::{Moment, Origin, Provision, StoredPipeline};
+use anabranch_store::{Import, Moment, Origin, Provision, StoredPipeline};
 use sha2::{Digest as _, Sha256};
 
 use super::Planned;
 use crate::control::{Control, ControlError};
 use crate::edit::{EditError, errors};
+use crate::outputs;
+use crate::pipeline::Pipeline;
 use crate::pipelines::Pipelines;
 use crate::tasks::Task;
 
@@ -32,19 +35,21 @@ pub struct PlannedSet {
     pub pipelines: Vec<Planned>,
     /// Pipelines of earlier sets that this one does not declare: they are drained, and their positions are kept.
     pub detached: Vec<Str>,
+    /// Those of them that run.
+    ended: Vec<Str>,
     /// Hash of all of this.
     pub hash: String,
 }
 
 impl PlannedSet {
-    fn of(pipelines: Vec<Planned>, detached: Vec<Str>) -> PlannedSet {
+    fn of(pipelines: Vec<Planned>, detached: Vec<Str>, ended: Vec<Str>) -> PlannedSet {
         let mut hash = Sha256::new();
         pipelines.iter().for_each(|planned| hash.update(planned.hash.as_bytes()));
         for id in &detached {
             hash.update([0]);
             hash.update(id.as_bytes());
         }
-        PlannedSet { pipelines, detached, hash: hexadecimal(&hash.finalize()) }
+        PlannedSet { pipelines, detached, ended, hash: hexadecimal(&hash.finalize()) }
     }
 }
 
@@ -70,25 +75,34 @@ impl Control {
         self.to_the_end(Task::Apply, async move {
             let pipelines = control.read_set(desired).await?;
             let _making = control.making().await;
+            let store = &control.shared().store;
+            // Read before the plan: a change of another node makes the plan outdated.
+            let revision = store.revision().await?;
             let planned = control.propose_set(&pipelines).await?;
             if planned.hash != hash {
                 return Err(EditError::StaleSet);
             }
-            if let Some(runs) = planned.pipelines.iter().find(|planned| planned.restart)
+            let restarted = planned.pipelines.iter().find(|planned| planned.restart).map(|planned| &planned.id);
+            if let Some(id) = restarted.or(planned.ended.first())
                 && !control.shared().live_restart
             {
-                return Err(EditError::RunsOn(runs.id.clone()));
+                return Err(EditError::RunsOn(id.clone()));
             }
             let provision = Provision {
-                good: pipelines.good.iter().map(|pipeline| StoredPipeline::from(&pipeline.config)).collect(),
+                good: pipelines.iter().map(|pipeline| StoredPipeline::from(&pipeline.config)).collect(),
                 invalid: Vec::new(),
                 complete: true,
                 at: Moment::now(),
             };
-            let spreads = pipelines.good.iter().map(|it| (it.config.id.value.clone(), control.spread(it))).collect();
-            let store = &control.shared().store;
-            for change in store.import_on_request(provision, spreads).await? {
-                tracing::info!(pipeline = %change.pipeline, "{change}");
+            let spreads = pipelines.iter().map(|it| (it.config.id.value.clone(), control.spread(it))).collect();
+            match store.import_on_request(provision, spreads, revision).await? {
+                Import::Stored(changes) => {
+                    for change in changes {
+                        tracing::info!(pipeline = %change.pipeline, "{change}");
+                    }
+                }
+                Import::Current => {}
+                Import::Older | Import::Outdated => return Err(EditError::StaleSet),
             }
             if let Some(membership) = store.membership() {
                 membership.look();
@@ -98,7 +112,7 @@ impl Control {
         .await
     }
 
-    async fn read_set(&self, DesiredSet { files, strict }: DesiredSet) -> Result<Pipelines, EditError> {
+    async fn read_set(&self, DesiredSet { files, strict }: DesiredSet) -> Result<Vec<Arc<Pipeline>>, EditError> {
         let compile = self.shared().compile;
         let options = CompileOptions { strict: strict || compile.strict, ..compile };
         let registry = self.shared().registry.clone();
@@ -116,12 +130,12 @@ impl Control {
         }
         match pipelines.good.is_empty() {
             true => Err(EditError::NotOne(0)),
-            false => Ok(pipelines),
+            false => Ok(pipelines.good.into_iter().map(Arc::new).collect()),
         }
     }
 
-    async fn propose_set(&self, pipelines: &Pipelines) -> Result<PlannedSet, EditError> {
-        let declared: BTreeSet<&Str> = pipelines.good.iter().map(|pipeline| &pipeline.config.id.value).collect();
+    async fn propose_set(&self, pipelines: &[Arc<Pipeline>]) -> Result<PlannedSet, EditError> {
+        let declared: BTreeSet<&Str> = pipelines.iter().map(|pipeline| &pipeline.config.id.value).collect();
         let stored = self.shared().store.pipelines().await?;
         if let Some(made) = stored.iter().find(|it| it.origin == Origin::Api && declared.contains(&it.id)) {
             let what =
@@ -130,11 +144,21 @@ impl Control {
         }
         let is_left_out =
             |it: &&StoredPipeline| it.origin == Origin::File && !it.detached && !declared.contains(&it.id);
-        let detached: Vec<Str> = stored.iter().filter(is_left_out).map(|it| it.id.clone()).collect();
-        let mut planned = Vec::with_capacity(pipelines.good.len());
-        for pipeline in &pipelines.good {
+        let left_out: Vec<&StoredPipeline> = stored.iter().filter(is_left_out).collect();
+        let detached: Vec<Str> = left_out.iter().map(|it| it.id.clone()).collect();
+        let ended = left_out.iter().filter(|it| it.status.is_live()).map(|it| it.id.clone()).collect();
+        let is_staying = |id: &Str| !declared.contains(id) && !detached.contains(id);
+        let staying: Vec<_> = self.good().into_iter().filter(|it| is_staying(&it.config.id.value)).collect();
+        let joining = pipelines.to_vec();
+        // Those of the set were compared with each other when they were read.
+        let closing = TEXTS.run(move || outputs::closing(&staying, &joining)).await;
+        if let Some(finding) = closing.ok_or(ControlError::ServiceStopping)?.into_iter().flatten().next() {
+            return Err(EditError::Invalid(finding.into()));
+        }
+        let mut planned = Vec::with_capacity(pipelines.len());
+        for pipeline in pipelines {
             planned.push(self.compare(pipeline, true, &stored, &detached).await?.planned);
         }
-        Ok(PlannedSet::of(planned, detached))
+        Ok(PlannedSet::of(planned, detached, ended))
     }
 }

@@ -71,11 +71,9 @@ impl Service {
             }
         }
         if store.membership().is_some() {
-            if provision.good.is_empty() && provision.invalid.is_empty() {
-                // Otherwise a node without files would set aside what the others run.
-                tracing::info!("this node has no pipeline files, so it imports none");
-                return Ok(());
-            }
+            let is_empty = provision.is_empty();
+            // A node without files must not set aside what the others run.
+            let provision = Provision { complete: provision.complete && !is_empty, ..provision };
             let spread = |pipeline: &Pipeline| (pipeline.config.id.value.clone(), control.spread(pipeline));
             match store.import(provision, pipelines.good.iter().map(spread).collect()).await? {
                 Import::Stored(changes) => {
@@ -83,8 +81,11 @@ impl Service {
                         tracing::info!(pipeline = %change.pipeline, "{change}");
                     }
                 }
+                Import::Current if is_empty => {
+                    tracing::info!("this node has no pipeline files, so it imports none");
+                }
                 Import::Current => tracing::info!("the cluster has the pipeline files of this node"),
-                Import::Older => tracing::warn!(
+                Import::Older | Import::Outdated => tracing::warn!(
                     "the pipeline files of this node are not imported: the cluster had them before, and others have \
                      replaced them since"
                 ),

@@ -6,6 +6,7 @@ use anabranch_record::text::Str;
 use bytes::Bytes;
 use tokio_postgres::Row;
 
+use super::imports::IMPORT;
 use super::letters::{COUNTER, counter, counter_value};
 use super::schemas::{DEFINITION, GONE, HIDDEN, LEVEL, SUBJECT, level_of, schema_text};
 use super::session::{Client, Failure as Error, Transaction};
@@ -37,21 +38,51 @@ struct StateRow {
 }
 
 impl Table {
-    /// Reads everything but dead letters. One statement sees one snapshot.
+    /// Reads everything but dead letters. Only the owner of the store changes it meanwhile.
     pub(super) async fn contents(&self, client: &Client) -> Result<Result<Contents, StoreError>, Error> {
         let sql = format!(
-            "SELECT kind, pipeline, connector, partition, number, value, slot FROM {} WHERE kind = ANY($1) \
-             ORDER BY kind, pipeline COLLATE \"C\", slot, connector COLLATE \"C\", partition COLLATE \"C\"",
+            "SELECT kind, pipeline, connector, partition, number, value, slot FROM {} WHERE kind = $1 \
+             ORDER BY pipeline COLLATE \"C\", slot, connector COLLATE \"C\", partition COLLATE \"C\"",
             self.state
         );
-        let rows = client.query(&sql, &[&KINDS.to_vec()]).await?;
+        let mut rows = Vec::new();
+        // Each statement has a time limit.
+        for kind in KINDS {
+            rows.extend(client.query(&sql, &[&kind]).await?);
+        }
         Ok(understood(&rows))
     }
 
-    /// Notes that another store is copied into this one.
-    pub(super) async fn begin_copy(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
-        let sql = format!("INSERT INTO {} VALUES ('{COPY}', '', '', '', 0, '')", self.state);
-        transaction.execute(&sql, &[]).await.map(drop)
+    /// Notes that another store is copied into this one, unless it has contents. A node that has opened the tables before does
+    /// not change the configuration any more.
+    pub(super) async fn begin_copy(&self, transaction: &Transaction<'_>) -> Result<WriteResult, Error> {
+        // Nodes change the configuration one after the other, and this comes before or after them.
+        self.raise_revision(transaction, 1).await?;
+        let sql = format!("SELECT EXISTS (SELECT FROM {} WHERE kind = ANY($1))", self.state);
+        let kinds = [&KINDS[..], &[IMPORT]].concat();
+        if transaction.query_one(&sql, &[&kinds]).await?.get(0) {
+            return Ok(WriteResult::NotEmpty);
+        }
+        let sql = format!("INSERT INTO {} VALUES ('{COPY}', '', '', '', 0, '') ON CONFLICT DO NOTHING", self.state);
+        transaction.execute(&sql, &[]).await?;
+        Ok(WriteResult::Nothing)
+    }
+
+    /// Returns `true` if another store is copied into this one, or if such a copy was interrupted.
+    pub(super) async fn is_being_copied_to(&self, transaction: &Transaction<'_>) -> Result<bool, Error> {
+        let sql = format!("SELECT EXISTS (SELECT FROM {} WHERE kind = '{COPY}')", self.state);
+        Ok(transaction.query_one(&sql, &[]).await?.get(0))
+    }
+
+    /// Removes what was copied into this store.
+    pub(super) async fn abandon_copy(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        let letters = transaction.query_one("SELECT to_regclass($1) IS NOT NULL", &[&self.letters]).await?;
+        if letters.get(0) {
+            transaction.execute(&format!("TRUNCATE {}", self.letters), &[]).await?;
+        }
+        let sql = format!("DELETE FROM {} WHERE kind = ANY($1)", self.state);
+        let kinds = [&KINDS[..], &[COPY]].concat();
+        transaction.execute(&sql, &[&kinds]).await.map(drop)
     }
 
     /// Writes everything but dead letters into tables that have nothing of it, and ends the copy.
@@ -66,9 +97,11 @@ impl Table {
         };
         let sql = format!(
             "INSERT INTO {} (kind, pipeline, connector, partition, number, value, slot) SELECT * FROM \
-             unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bytea[], $7::bigint[])",
+             unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bytea[], $7::bigint[]) \
+             ON CONFLICT DO NOTHING",
             self.state
         );
+        // If the answer to the commit is lost, the rows are written again.
         for rows in rows.chunks(ROWS) {
             let kinds: Vec<&str> = rows.iter().map(|(kind, _)| *kind).collect();
             let pipelines: Vec<&str> = rows.iter().map(|(_, row)| row.pipeline.as_str()).collect();

@@ -1,30 +1,29 @@
 //! Sets of pipeline files that the nodes of a cluster import, and the number of the latest change of the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_plugin::state::StoreError;
 use anabranch_record::text::Str;
+use tokio_postgres::GenericClient;
 
 use super::leases::REVISION;
-use super::session::{Failure as Error, Transaction};
+use super::session::{Failure as Error, Timed, Transaction};
 use super::table::{KEY, Table};
-use crate::compare::{self, Action, Entity, Import, Provision};
-use crate::entity::{Origin, Status, StoredPipeline};
-use crate::request::{Spread, WriteResult};
+use crate::compare::{self, Action, Entity, Import};
+use crate::entity::{Origin, Status, StopReason, StoredPipeline};
+use crate::request::{ImportOrder, ImportedSet, WriteResult};
 
 /// Kind of the rows with the sets that were imported. `connector` identifies the set, `number` counts the imports.
-const IMPORT: &str = "import";
+pub(super) const IMPORT: &str = "import";
 
 impl Table {
     /// Imports a set of files, unless it is stored already and no user asks for it. A set that another one has replaced is not
-    /// imported: a node that restarts with old files must not undo what the others have.
+    /// imported: a node that restarts with old files must not undo what the others have. A node without files imports
+    /// nothing, but its import may be the first.
     pub(super) async fn import(
         &self,
         transaction: &Transaction<'_>,
-        provision: &Provision,
-        set: &str,
-        spreads: &BTreeMap<Str, Spread>,
-        on_request: bool,
+        ImportedSet { provision, set, spreads, order }: &ImportedSet,
     ) -> Result<Result<WriteResult, StoreError>, Error> {
         // Nodes that start together import one after the other.
         transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&format!("import {}", self.name)]).await?;
@@ -32,16 +31,30 @@ impl Table {
             "SELECT max(number) FILTER (WHERE connector = $1), coalesce(max(number), 0) FROM {} WHERE kind = '{IMPORT}'",
             self.state
         );
-        let row = transaction.query_one(&sql, &[&set]).await?;
+        let row = transaction.query_one(&sql, &[set]).await?;
         let (this, latest): (Option<i64>, i64) = (row.get(0), row.get(1));
-        match this {
-            _ if on_request => {}
-            Some(this) if this == latest => return Ok(Ok(WriteResult::Imported(Import::Current))),
-            Some(_) => return Ok(Ok(WriteResult::Imported(Import::Older))),
-            None => {}
+        match (order, this) {
+            (ImportOrder::OnRequest { .. }, Some(this)) if this == latest => {}
+            // Only this transaction has raised it since the user saw the plan.
+            (ImportOrder::OnRequest { revision }, _) if self.revision(transaction).await? != revision + 1 => {
+                return Ok(Ok(WriteResult::Imported(Import::Outdated)));
+            }
+            (ImportOrder::OnRequest { .. }, _) => {}
+            (ImportOrder::AtStart, _) if latest > 0 && provision.is_empty() => {
+                return Ok(Ok(WriteResult::Imported(Import::Current)));
+            }
+            (ImportOrder::AtStart, Some(this)) if this == latest => {
+                return Ok(Ok(WriteResult::Imported(Import::Current)));
+            }
+            (ImportOrder::AtStart, Some(_)) => return Ok(Ok(WriteResult::Imported(Import::Older))),
+            (ImportOrder::AtStart, None) => {}
         }
-        let mut starting = Vec::new();
-        let changes = match self.bring_in_line(transaction, |stored| compare::import(stored, provision)).await? {
+        let mut before = BTreeMap::new();
+        let compared = |stored: BTreeMap<Str, StoredPipeline>| {
+            before = stored.iter().map(|(id, pipeline)| (id.clone(), pipeline.status.clone())).collect();
+            compare::import(stored, provision)
+        };
+        let changes = match self.bring_in_line(transaction, compared).await? {
             Ok(WriteResult::Changes(changes)) => changes,
             other => return Ok(other),
         };
@@ -50,19 +63,24 @@ impl Table {
              EXCLUDED.number",
             self.state
         );
-        transaction.execute(&sql, &[&set, &(latest + 1)]).await?;
-        for change in changes.iter().filter(|change| change.entity == Entity::Pipeline) {
+        transaction.execute(&sql, &[set, &(latest + 1)]).await?;
+        let mut starting = BTreeSet::new();
+        for change in &changes {
             let declared = provision.good.iter().find(|pipeline| pipeline.id == change.pipeline);
-            let wanted = declared.is_some_and(|pipeline| pipeline.autostart);
-            let is_decided = match &change.action {
-                Action::Created | Action::Attached | Action::Detached => true,
-                Action::Updated(fields) => fields.contains(&"status"),
-                Action::Removed => false,
+            let is_wanted = declared.is_some_and(|pipeline| pipeline.autostart);
+            let is_ended = matches!(
+                before.get(&change.pipeline),
+                Some(Status::Degraded { .. } | Status::Finished | Status::Invalid)
+            );
+            let is_decided = match (&change.entity, &change.action) {
+                (Entity::Pipeline, Action::Created | Action::Attached | Action::Detached) => true,
+                (Entity::Pipeline, Action::Updated(fields)) => fields.contains(&"status"),
+                _ => false,
             };
-            match (is_decided, wanted) {
-                (true, true) => starting.push(change.pipeline.clone()),
-                (true, false) => drop(self.end_units(transaction, &change.pipeline).await?),
-                (false, _) => {}
+            if is_wanted && (is_decided || is_ended) {
+                starting.insert(change.pipeline.clone());
+            } else if is_decided {
+                self.end_units(transaction, &change.pipeline).await?;
             }
         }
         if latest == 0 {
@@ -71,14 +89,13 @@ impl Table {
                 Ok(stored) => stored,
                 Err(error) => return Ok(Err(error)),
             };
-            let was_wanted = |pipeline: &&StoredPipeline| match pipeline.origin {
-                Origin::File => pipeline.autostart && !pipeline.detached && pipeline.status != Status::Invalid,
-                Origin::Api => pipeline.status.is_live() || pipeline.status.is_stopped_by_system(),
-            };
-            starting.extend(stored.iter().filter(was_wanted).map(|pipeline| pipeline.id.clone()));
+            starting.extend(stored.iter().filter(|pipeline| was_wanted(pipeline, &before)).map(|it| it.id.clone()));
         }
         for pipeline in &starting {
             let spread = spreads.get(pipeline).cloned().unwrap_or_default();
+            if self.revive(transaction, pipeline, &spread).await? {
+                continue;
+            }
             if let Err(error) = self.start(transaction, pipeline, &spread).await? {
                 return Ok(Err(error));
             }
@@ -86,14 +103,33 @@ impl Table {
         Ok(Ok(WriteResult::Imported(Import::Stored(changes))))
     }
 
-    /// Tells the nodes that the configuration changes with this transaction.
-    pub(super) async fn raise_revision(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+    /// Returns the number of the latest change of the configuration; 0 = there was none.
+    pub(super) async fn revision<C: GenericClient>(&self, client: &Timed<C>) -> Result<u64, Error> {
+        let sql = format!("SELECT number FROM {} WHERE kind = '{REVISION}'", self.state);
+        let row = client.query_opt(&sql, &[]).await?;
+        Ok(row.map_or(0, |row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0)))
+    }
+
+    /// Tells the nodes that the configuration changes this many times with this transaction. Transactions that change it come
+    /// one after the other.
+    pub(super) async fn raise_revision(&self, transaction: &Transaction<'_>, by: usize) -> Result<(), Error> {
         let sql = format!(
-            "INSERT INTO {} AS t VALUES ('{REVISION}', '', '', '', 1, '') \
-             ON CONFLICT ({KEY}) DO UPDATE SET number = t.number + 1",
+            "INSERT INTO {} AS t VALUES ('{REVISION}', '', '', '', $1, '') \
+             ON CONFLICT ({KEY}) DO UPDATE SET number = t.number + $1",
             self.state
         );
-        transaction.execute(&sql, &[]).await?;
+        transaction.execute(&sql, &[&i64::try_from(by).unwrap_or(1)]).await?;
         Ok(())
+    }
+}
+
+/// Returns `true` if a service alone, which had the store, ran a pipeline or would start it. `before` has the statuses that the
+/// service left.
+fn was_wanted(pipeline: &StoredPipeline, before: &BTreeMap<Str, Status>) -> bool {
+    // A user stopped it; a pipeline that is new has this status too, but the service did not have it.
+    let is_stopped = before.get(&pipeline.id) == Some(&Status::Stopped { reason: StopReason::User });
+    match pipeline.origin {
+        Origin::File => pipeline.autostart && !pipeline.detached && !is_stopped && pipeline.status != Status::Invalid,
+        Origin::Api => pipeline.status.is_live() || pipeline.status.is_stopped_by_system(),
     }
 }

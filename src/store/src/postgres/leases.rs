@@ -18,6 +18,7 @@ use tokio::sync::Mutex;
 
 use super::PostgresError;
 use super::connection::{Address, message};
+use super::contents::COPY;
 use super::owner::{LEASE as OWNED, OWNER};
 use super::session::{Client, Failure, Session};
 use super::table::Table;
@@ -29,6 +30,14 @@ pub(crate) struct Leases {
     session: Mutex<Option<Session>>,
     /// A session for overviews: renewals do not wait for them.
     overviews: Mutex<Option<Session>>,
+}
+
+/// Why a node cannot join.
+enum NotJoined {
+    /// One process owns the store.
+    Owned,
+    /// Another store is copied into it.
+    Copied,
 }
 
 /// Names of the tables, quoted for SQL.
@@ -151,7 +160,11 @@ impl LeaseStore for Leases {
                     OWNED.as_millis()
                 );
                 if !transaction.query_one(&alone, &[&tables.state]).await?.get::<_, bool>(0) {
-                    return Ok(None);
+                    return Ok(Err(NotJoined::Owned));
+                }
+                let copied = format!("SELECT EXISTS (SELECT FROM {} WHERE kind = '{COPY}')", tables.state);
+                if transaction.query_one(&copied, &[]).await?.get(0) {
+                    return Ok(Err(NotJoined::Copied));
                 }
                 // 48 random bits.
                 let sql = format!(
@@ -166,11 +179,18 @@ impl LeaseStore for Leases {
                 let row =
                     transaction.query_one(&sql, &[&name.as_str(), &url.as_str(), &version.as_str(), &labels]).await?;
                 transaction.commit().await?;
-                Ok(Some(node(row.get(0))))
+                Ok(Ok(node(row.get(0))))
             })
             .await?;
-        let owned = "a service that is not a node of the cluster owns the store: stop it, or set its cluster.url";
-        joined.ok_or_else(|| LeaseError::Unavailable(owned.to_owned()))
+        joined.map_err(|why| {
+            let what = match why {
+                NotJoined::Owned => {
+                    "a service that is not a node of the cluster owns the store: stop it, or set its cluster.url"
+                }
+                NotJoined::Copied => "a copy into the store has not ended: start the node again when it has",
+            };
+            LeaseError::Unavailable(what.to_owned())
+        })
     }
 
     async fn renew(&self, id: NodeId, is_leaving: bool) -> Result<View, LeaseError> {

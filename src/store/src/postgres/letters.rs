@@ -170,7 +170,9 @@ impl Table {
         copies: &NumberedLetters,
     ) -> Result<(), Error> {
         self.make_letters(transaction).await?;
-        self.insert_letters(transaction, pipeline, copies.iter().map(|(number, letter)| (*number, letter))).await
+        let letters = copies.iter().map(|(number, letter)| (*number, letter));
+        // If the answer to the commit is lost, the rows are written again.
+        self.insert_letters(transaction, pipeline, letters, " ON CONFLICT DO NOTHING").await
     }
 
     async fn insert_letters(
@@ -178,10 +180,11 @@ impl Table {
         transaction: &Transaction<'_>,
         pipeline: &str,
         letters: impl Iterator<Item = (u64, &StoredLetter)>,
+        on_conflict: &str,
     ) -> Result<(), Error> {
         let sql = format!(
             "INSERT INTO {} SELECT $1, number, name, first, value \
-             FROM unnest($2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[]) AS put (number, name, first, value)",
+             FROM unnest($2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[]) AS put (number, name, first, value){on_conflict}",
             self.letters
         );
         let mut puts = letters.peekable();
@@ -393,7 +396,7 @@ impl<'t> LetterChanges<'t> {
         }
         let puts = std::mem::take(&mut self.puts);
         let puts = puts.iter().map(|(number, letter)| (*number, letter));
-        self.table.insert_letters(transaction, self.pipeline, puts).await
+        self.table.insert_letters(transaction, self.pipeline, puts, "").await
     }
 
     /// Removes the oldest dead letters beyond the limits. Returns their number.

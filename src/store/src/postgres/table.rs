@@ -39,6 +39,8 @@ const MEMO_BOUND: i64 = 256 << 20;
 pub(super) enum Prepared {
     /// The store.
     Ready,
+    /// None, and the store must exist.
+    Missing,
     /// Another table.
     Foreign,
     /// A store of this later version.
@@ -58,6 +60,8 @@ pub(super) struct Table {
     pub(super) units: String,
     /// True if the nodes of a cluster share the tables: they read the configuration again when its revision changes.
     pub(super) is_shared: Cell<bool>,
+    /// True if the tables are not created.
+    pub(super) must_exist: Cell<bool>,
     /// True once the tables are known to have the present form.
     pub(super) is_current: Cell<bool>,
     /// Bytes of results that were stored since the oldest were last removed.
@@ -93,6 +97,7 @@ impl Table {
             nodes,
             units,
             is_shared: Cell::new(false),
+            must_exist: Cell::new(false),
             is_current: Cell::new(false),
             remembered: Cell::new(MEMO_BOUND),
         })
@@ -116,6 +121,9 @@ impl Table {
         transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&self.name]).await?;
         let row = transaction.query_one("SELECT to_regclass($1) IS NOT NULL", &[&self.state]).await?;
         if !row.get::<_, bool>(0) {
+            if self.must_exist.get() {
+                return Ok(Prepared::Missing);
+            }
             let Table { state, memo, .. } = self;
             let make = format!(
                 "CREATE TABLE {state} (kind text NOT NULL, pipeline text NOT NULL, connector text NOT NULL, \
@@ -160,10 +168,15 @@ impl Table {
     ) -> Result<Vec<Result<WriteResult, StoreError>>, Error> {
         let mut outcomes = Vec::with_capacity(writes.len());
         let of_configuration = |write: &Write| {
-            matches!(write, Write::Import { .. } | Write::Replace { .. } | Write::Delete { .. } | Write::Forget { .. })
+            matches!(write, Write::Import(_) | Write::Replace { .. } | Write::Delete { .. } | Write::Forget { .. })
         };
-        if self.is_shared.get() && writes.iter().any(of_configuration) {
-            self.raise_revision(transaction).await?;
+        let changes = writes.iter().filter(|write| of_configuration(write)).count();
+        if self.is_shared.get() && changes > 0 {
+            self.raise_revision(transaction, changes).await?;
+            if self.is_being_copied_to(transaction).await? {
+                let refuse = || Err(StoreError::Unavailable(PostgresError::Unfinished { tables: self.all() }.into()));
+                return Ok(writes.iter().map(|_| refuse()).collect());
+            }
         }
         let mut rest = writes;
         while let Some(first) = rest.first() {
@@ -205,9 +218,7 @@ impl Table {
                     let found = |stored| compare::provision(stored, provision);
                     self.bring_in_line(transaction, found).await?
                 }
-                Write::Import { provision, set, spreads, on_request } => {
-                    self.import(transaction, provision, set, spreads, *on_request).await?
-                }
+                Write::Import(set) => self.import(transaction, set).await?,
                 Write::Replace { pipeline, at } => {
                     let found = |stored: BTreeMap<Str, StoredPipeline>| {
                         compare::replace(stored.get(&pipeline.id), pipeline, *at)
@@ -306,8 +317,9 @@ impl Table {
                     self.set_level(transaction, subject.as_ref(), level.as_ref()).await?;
                     Ok(WriteResult::Nothing)
                 }
-                Write::BeginCopy => {
-                    self.begin_copy(transaction).await?;
+                Write::BeginCopy => Ok(self.begin_copy(transaction).await?),
+                Write::AbandonCopy => {
+                    self.abandon_copy(transaction).await?;
                     Ok(WriteResult::Nothing)
                 }
                 Write::CopiedLetters { pipeline, letters } => {
@@ -480,6 +492,7 @@ impl Table {
                 let value = row.map(|row| Bytes::copy_from_slice(row.get::<_, &[u8]>(0)));
                 Ok(Ok(ReadResult::Recalled(vec![value])))
             }
+            Read::Revision => Ok(Ok(ReadResult::Revision(self.revision(client).await?))),
             Read::Contents => Ok(self.contents(client).await?.map(|contents| ReadResult::Contents(Box::new(contents)))),
             Read::Letters { pipeline, question } => self.answer_letters(client, pipeline, question).await,
             Read::Schemas(question) => Ok(self.schemas(client, question).await?.map(ReadResult::Schemas)),

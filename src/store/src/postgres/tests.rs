@@ -1,4 +1,6 @@
 mod cluster;
+mod copies;
+mod sets;
 mod silence;
 
 use std::sync::Arc;

@@ -50,6 +50,7 @@ impl Table {
     /// Has the nodes of a cluster run a pipeline. Returns `false` if they do already.
     ///
     /// If the pipeline had another number of units, its marks are moved to the units of their lanes. Earlier runs are fenced.
+    /// Units that are drained do not count, see [`Table::revive`].
     pub(super) async fn want(
         &self,
         transaction: &Transaction<'_>,
@@ -73,6 +74,32 @@ impl Table {
             self.state
         );
         transaction.execute(&sql, &[&pipeline.as_str()]).await?;
+        Ok(true)
+    }
+
+    /// Has the nodes run a pipeline again that they drain: they drain its runs, and then begin new ones. Returns `false` if they
+    /// drain none of its units.
+    pub(super) async fn revive(
+        &self,
+        transaction: &Transaction<'_>,
+        pipeline: &Str,
+        Spread { units, label }: &Spread,
+    ) -> Result<bool, Error> {
+        let (id, count) = (pipeline.as_str(), i64::from(*units));
+        // Units of another number of units end without draining: the caller asks for new ones, which fence them.
+        let sql = format!("DELETE FROM {} WHERE pipeline = $1 AND ending AND shares <> $2", self.units);
+        transaction.execute(&sql, &[&id, &count]).await?;
+        let sql = format!("UPDATE {} SET ending = false, label = $2 WHERE pipeline = $1 AND ending", self.units);
+        if transaction.execute(&sql, &[&id, &label.as_str()]).await? == 0 {
+            return Ok(false);
+        }
+        // Those that were drained already.
+        let sql = format!(
+            "INSERT INTO {} (pipeline, slot, shares, label) SELECT $1, slot, $2, $3 FROM generate_series(0, $2 - 1) slot \
+             ON CONFLICT DO NOTHING",
+            self.units
+        );
+        transaction.execute(&sql, &[&id, &count, &label.as_str()]).await?;
         Ok(true)
     }
 

@@ -14,13 +14,13 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
 use super::Store;
-use crate::compare::{ConfigurationChange, Import, Provision};
+use crate::compare::{Import, Provision};
 use crate::entity::StoredPipeline;
 use crate::error::OpenError;
 use crate::owner::StoreOwnership;
 #[cfg(feature = "postgres")]
 use crate::postgres::{Leases, Postgres, PostgresError};
-use crate::request::{Spread, Write, WriteResult, contradiction};
+use crate::request::{ImportOrder, ImportedSet, Read, ReadResult, Spread, Write, WriteResult, contradiction};
 
 impl Store {
     /// Opens the store in PostgreSQL as a node of a cluster, and joins the cluster some time later. Unlike
@@ -75,20 +75,17 @@ impl Store {
     }
 
     /// Imports the configuration that files declare, unless a later set of files was imported: see [`Import`]. Statuses
-    /// stay. `spreads` says how the nodes run the pipelines; those that are absent run in one unit anywhere.
+    /// stay. `spreads` says how the nodes run the pipelines; those that are absent run in one unit anywhere. The first import
+    /// also starts what a service alone ran with this store.
     ///
     /// # Errors
     /// The store cannot be written; nothing was changed.
     pub async fn import(&self, provision: Provision, spreads: BTreeMap<Str, Spread>) -> Result<Import, StoreError> {
-        let set = identity(&provision)?;
-        match self.write(Write::Import { provision, set, spreads, on_request: false }).await? {
-            WriteResult::Imported(import) => Ok(import),
-            other => Err(contradiction(&other)),
-        }
+        self.import_on(ImportOrder::AtStart, provision, spreads).await
     }
 
     /// Imports the configuration that files declare because a user asks for it, also if it was imported before. It is the
-    /// latest set then. Returns the changes.
+    /// latest set then. `revision` is that of the configuration to which the user has seen the changes.
     ///
     /// # Errors
     /// The store cannot be written; nothing was changed.
@@ -96,10 +93,31 @@ impl Store {
         &self,
         provision: Provision,
         spreads: BTreeMap<Str, Spread>,
-    ) -> Result<Vec<ConfigurationChange>, StoreError> {
+        revision: u64,
+    ) -> Result<Import, StoreError> {
+        self.import_on(ImportOrder::OnRequest { revision }, provision, spreads).await
+    }
+
+    async fn import_on(
+        &self,
+        order: ImportOrder,
+        provision: Provision,
+        spreads: BTreeMap<Str, Spread>,
+    ) -> Result<Import, StoreError> {
         let set = identity(&provision)?;
-        match self.write(Write::Import { provision, set, spreads, on_request: true }).await? {
-            WriteResult::Imported(Import::Stored(changes)) => Ok(changes),
+        match self.write(Write::Import(ImportedSet { provision, set, spreads, order })).await? {
+            WriteResult::Imported(import) => Ok(import),
+            other => Err(contradiction(&other)),
+        }
+    }
+
+    /// Returns the number of the latest change of the configuration, in the store of a cluster.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn revision(&self) -> Result<u64, StoreError> {
+        match self.read(Read::Revision).await? {
+            ReadResult::Revision(number) => Ok(number),
             other => Err(contradiction(&other)),
         }
     }

@@ -6,7 +6,7 @@ use anabranch_record::text::Str;
 use super::Store;
 use crate::contents::{Contents, LetterCounter, NumberedLetters};
 use crate::letters::{LetterAnswer, LetterQuery, weight};
-use crate::request::{Read, ReadResult, Write, contradiction};
+use crate::request::{Read, ReadResult, Write, WriteResult, contradiction};
 
 /// Number of dead letters that are read at once, at most; fewer if they are large.
 const PAGE: usize = 1000;
@@ -17,6 +17,9 @@ pub enum CopyError {
     /// The store to copy to has contents.
     #[error("the store has contents already: nothing was copied")]
     NotEmpty,
+    /// The store to copy has none.
+    #[error("the store has no contents: there is nothing to copy")]
+    Nothing,
     /// One of the stores failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -43,16 +46,18 @@ impl Store {
     /// Takes memory for everything but dead letters.
     ///
     /// # Errors
-    /// The other store is not empty, or one of the stores failed. After a failure, a table that was copied to is refused as a
-    /// store until it is removed; a file must be removed by the caller.
+    /// This store is empty, the other one is not, or one of the stores failed. After a failure, a table that was copied to is
+    /// refused as a store until [`Store::abandon_copy`]; a file must be removed by the caller.
     pub async fn copy_into(&self, to: &Store, mut copied: impl FnMut(u64, u64)) -> Result<CopiedCounts, CopyError> {
         // Upgrades a store of an earlier version.
         self.write(Write::Trial(1)).await?;
         let mut contents = self.contents().await?;
-        if !to.contents().await?.is_empty() {
+        if contents.is_empty() {
+            return Err(CopyError::Nothing);
+        }
+        if !to.contents().await?.is_empty() || matches!(to.write(Write::BeginCopy).await?, WriteResult::NotEmpty) {
             return Err(CopyError::NotEmpty);
         }
-        to.write(Write::BeginCopy).await?;
         let all = contents.queues.values().map(|queue| queue.count).sum();
         let mut letters = 0;
         for (pipeline, queue) in &mut contents.queues {
@@ -70,6 +75,14 @@ impl Store {
         };
         to.write(Write::Contents(Box::new(contents))).await?;
         Ok(counts)
+    }
+
+    /// Removes what a copy into this store has written that has not ended.
+    ///
+    /// # Errors
+    /// The store cannot be written: it is refused as a store until its tables are removed.
+    pub async fn abandon_copy(&self) -> Result<(), StoreError> {
+        self.write(Write::AbandonCopy).await.map(drop)
     }
 
     pub(super) async fn contents(&self) -> Result<Contents, StoreError> {

@@ -49,7 +49,30 @@ impl Store {
     /// # Errors
     /// The errors of [`Store::open`], or another process owns the store.
     pub fn own(database: &anabranch_settings::Database) -> Result<Store, OpenError> {
-        let store = Store::open(database)?;
+        Store::open(database)?.owned(database)
+    }
+
+    /// Opens a store that exists as [`Store::own`] does. Creates nothing; returns `Ok(None)` if there is none.
+    ///
+    /// # Errors
+    /// The errors of [`Store::own`].
+    pub fn own_existing(database: &anabranch_settings::Database) -> Result<Option<Store>, OpenError> {
+        let store = match database {
+            anabranch_settings::Database::InMemory => return Ok(None),
+            anabranch_settings::Database::Embedded(path) if !path.exists() => return Ok(None),
+            #[cfg(feature = "postgres")]
+            anabranch_settings::Database::Postgres(address) => match postgres::Postgres::open_existing(address) {
+                Err(postgres::PostgresError::Missing { .. }) => return Ok(None),
+                opened => Store::at(Backend::Postgres(opened?)),
+            },
+            other => Store::open(other)?,
+        };
+        store.owned(database).map(Some)
+    }
+
+    /// Excludes other processes, unless the store is a file, which its process has for itself.
+    fn owned(self, database: &anabranch_settings::Database) -> Result<Store, OpenError> {
+        let store = self;
         #[cfg(feature = "postgres")]
         if let anabranch_settings::Database::Postgres(address) = database {
             let owned = postgres::own(address, &Owner::here());

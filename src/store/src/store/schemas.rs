@@ -124,6 +124,7 @@ impl Store {
         match self.write(write).await.map_err(failed)? {
             WriteResult::Schema(schema) => Ok(Arc::new(Schema { text: whole.clone(), ..schema })),
             WriteResult::Nothing
+            | WriteResult::NotEmpty
             | WriteResult::Units(_)
             | WriteResult::Epoch(_)
             | WriteResult::Changes(_)

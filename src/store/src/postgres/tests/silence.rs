@@ -12,8 +12,8 @@ use crate::store::Backend;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A store behind the proxy, which waits a second for an answer.
-fn store(proxy: &Proxy) -> Store {
+/// The tables behind the proxy, which waits three seconds for an answer.
+pub(super) fn tables(proxy: &Proxy) -> Postgres {
     let url = format!("postgresql://postgres@127.0.0.1:{}/postgres", proxy.port);
     let (Ok(mut address), Ok(table)) = (Address::parse(&url.clone().into()), Table::parse("kv")) else {
         panic!("{url}")
@@ -21,7 +21,11 @@ fn store(proxy: &Proxy) -> Store {
     // A server that is not silent answers sooner, also where it waits for a core.
     address.limits = Limits { opening: Duration::from_secs(3), statement: Duration::from_secs(3) };
     let Ok(postgres) = Postgres::start(address, table) else { panic!("it is not opened") };
-    Store::at(Backend::Postgres(postgres))
+    postgres
+}
+
+fn store(proxy: &Proxy) -> Store {
+    Store::at(Backend::Postgres(tables(proxy)))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
