@@ -22,9 +22,9 @@ use crate::cli::{Context, Report};
 /// with their positions. Pipelines that were created through the API stay. A node that starts with files that were imported
 /// before this does not import them again. Any node takes the request.
 ///
-/// Exit code 0: the cluster has what the files declare; 2: a file is not valid, or another change came first, so that the
-/// plan is outdated; 4: there are differences and nothing was changed, because of --check or because there is no terminal
-/// for the confirmation.
+/// Exit codes: 0 the cluster has what the files declare, 1 the service is not a node or its store does not answer, 2 a file is
+/// not valid, or another change came first, so that the plan is outdated, 3 no service answers, 4 there are differences and
+/// nothing was changed, because of --check or because there is no terminal for the confirmation.
 #[derive(Debug, clap::Args)]
 pub(super) struct Apply {
     /// Pipeline files, or directories of them. The nodes resolve their `${NAME}` from their own environments.
