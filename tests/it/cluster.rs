@@ -8,6 +8,7 @@ mod pooled;
 mod shared;
 mod soak;
 mod split;
+mod transactions;
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

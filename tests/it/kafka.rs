@@ -2,7 +2,7 @@
 
 mod avro;
 mod chaos;
-mod checker;
+pub mod checker;
 mod coordinator;
 mod copier;
 mod kills;

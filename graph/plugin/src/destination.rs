@@ -17,6 +17,7 @@ use crate::flow::Flow;
 use crate::host::{Host, LogLevel};
 use crate::letter::{LetterBounds, LetterForm};
 use crate::specification::Specification;
+use crate::state::Slots;
 
 /// A kind of destination, as registered.
 pub trait DestinationKind: Send + Sync {
@@ -43,6 +44,19 @@ pub trait Destination: Send + Sync {
     /// # Errors
     /// The reason why it cannot be opened.
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault>;
+
+    /// Opens the destination for a run that has several slots of its pipeline ([`Host::slots`]). Returns the writers, each
+    /// with the slots whose rows it gets: each slot of the run has one writer. The executor calls the writers at the same
+    /// time. By default, one writer gets all rows.
+    ///
+    /// A destination with one fence per slot returns a writer for each slot. Then a run that takes a slot over fences only
+    /// the writer of that slot, and a transaction has the rows and marks of one slot.
+    ///
+    /// # Errors
+    /// Those of [`Destination::open`].
+    async fn open_shares(&self, host: &Host) -> Result<Vec<ShareWriter>, Fault> {
+        Ok(vec![ShareWriter { slots: host.slots, writer: self.open(host).await? }])
+    }
 
     /// Declares the requirements on records with the shape in `flow`: [`Flow::need_fields`], [`Flow::template`]. By
     /// default there are none.
@@ -132,6 +146,15 @@ pub trait Destination: Send + Sync {
     fn logs(&self) -> Option<(LogLevel, Str)> {
         None
     }
+}
+
+/// A writer, and the slots of the pipeline whose rows it gets. The partition of a row determines its slot
+/// ([`Slots::slot_of`]).
+pub struct ShareWriter {
+    /// The slots.
+    pub slots: Slots,
+    /// The writer.
+    pub writer: Box<dyn Writer>,
 }
 
 /// How the executor writes to a destination.
@@ -225,13 +248,13 @@ pub trait Writer: Send {
         Ok(Vec::new())
     }
 
-    /// Writes rows in order. All rows are of the unit for which the writer was opened ([`Host::unit`]). A transactional
-    /// destination always receives whole source rows: all pieces of a row are in one call, even if that exceeds the
+    /// Writes rows in order. All rows are of the slots for which the writer was opened ([`Host::slots`], or those of its
+    /// [`ShareWriter`]). A transactional destination always receives whole source rows: all pieces of a row are in one call, even if that exceeds the
     /// limits of the policy.
     ///
     /// A transactional destination stores the given marks, even if they are lower than the stored ones, in one
     /// transaction with the rows; it returns [`Delivered::Durable`] for all rows or [`Verdicts::Refused`]. It is
-    /// fenced: after [`Writer::marks`] of a later run of the unit, a transaction of an earlier run fails and writes
+    /// fenced: after [`Writer::marks`] of a later run with one of the slots, a transaction of an earlier run fails and writes
     /// nothing, also if no mark was stored yet, and if the write carries none. So it needs an epoch that each run
     /// increases; a comparison of marks is not enough. A transaction also fails with a transient error, and writes
     /// nothing, if the destination has lost the previous transaction, for example after a failover. The next run then

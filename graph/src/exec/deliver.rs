@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anabranch_plugin::backoff::Backoff;
 use anabranch_plugin::destination::{Delivered, Retry, Verdicts, Write, Writer};
+use anabranch_plugin::state::Slots;
 use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
 
@@ -65,6 +66,8 @@ pub(super) struct Delivery {
     pub(super) context: Arc<Context>,
     /// The writing stage; `None` = the dead-letter queue.
     pub(super) stage: Option<usize>,
+    /// The slots whose rows the writer gets.
+    pub(super) slots: Slots,
     pub(super) writer: Box<dyn Writer>,
     pub(super) retry: Retry,
     /// Known marks of a transactional destination.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anabranch_plugin::destination::Writer;
+use anabranch_plugin::destination::ShareWriter;
 use anabranch_plugin::host::LogLevel;
 use anabranch_plugin::operator::{Configured, Operator, OperatorContext};
 use anabranch_plugin::source::OpenedSource;
@@ -32,11 +32,10 @@ use super::read::{Reading, beginning};
 use super::resume::{ForeignMark, MissingWrites, Remedy, ask_sources, resume, shown};
 use super::route::Routing;
 use super::tap::NodeRole;
-use super::write::Writing;
-use super::write::gate::FlushGate;
+use super::write::{OpenedWriter, shares};
 use crate::batch::FailedRows;
 use crate::codes;
-use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec, WriteSpec};
+use crate::plan::stage::{ReadSpec, StageId, StageKind, StagePlan, StageSpec, StepCondition, StepSpec};
 
 /// Number of failed batches in the queue to the dead letters.
 const DEAD_QUEUE: usize = 8;
@@ -99,10 +98,12 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
 
     let dead_node = Str::from(format!("{}-dlq", plan.pipeline));
     let dead_letter = open_dead_letters(context, plan, &dead_node, &claims);
-    let writers = try_join_all(plan.stages.iter().map(|stage| open_writer(context, stage)));
-    let (letters_to, mut writers) = futures::try_join!(dead_letter, writers)?;
+    let writers = try_join_all(plan.stages.iter().map(|stage| open_writers(context, stage)));
+    let (letters_to, writers) = futures::try_join!(dead_letter, writers)?;
 
-    let mut known = read_marks(plan, &mut writers).await?;
+    let writers = try_join_all(plan.stages.iter().zip(writers).map(|(stage, writers)| read_marks(stage, writers)));
+    let writers = writers.await?;
+    let known = known_marks(plan, &writers);
     if context.services.shared.is_some() && !mutant!(OpenedTooLate) {
         // A process that was paused may have opened destinations after a later run. Then it must write nothing, because
         // the destinations take it for the latest.
@@ -163,31 +164,28 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
     let mut stages: Vec<Stage> = Vec::new();
     let mut gates = Vec::new();
     let mut reads = Vec::new();
-    for (index, (stage, writer)) in plan.stages.iter().zip(writers).enumerate() {
+    for (index, (stage, writers)) in plan.stages.iter().zip(writers).enumerate() {
         let output = Output::new(context, index, outputs[index].clone(), dead.clone());
         let input = inputs[index].take();
         let idle = input.as_ref().map(Receiver::idle).unwrap_or_default();
-        let task: Task = match (&stage.kind, writer, input) {
-            (StageKind::Read(spec), ..) => {
+        let task: Task = match (&stage.kind, input) {
+            (StageKind::Read(spec), _) => {
                 reads.push((stage.name.clone(), spec, output));
                 continue;
             }
-            (StageKind::Write(spec), Some(writer), Some(input)) => {
-                let gate = Arc::new(FlushGate::default());
-                gates.push(gate.clone());
-                let at = StageId(index);
-                let known = known.remove(&at).unwrap_or_default();
-                Box::pin(Writing::new(spec, writer, known, gate, output).run(input))
+            (StageKind::Write(spec), Some(input)) if !writers.is_empty() => {
+                stages.extend(shares::stages(&stage.name, spec, writers, input, &output, &mut gates));
+                continue;
             }
-            (StageKind::Route(spec), _, Some(input)) => {
+            (StageKind::Route(spec), Some(input)) => {
                 let at = StageId(index);
                 let to: Vec<StageId> = plan.wires.iter().filter(|wire| wire.from == at).map(|wire| wire.to).collect();
                 Box::pin(Routing::new(spec, &to, output)?.run(input))
             }
-            (StageKind::Chain(steps), _, Some(input)) => {
+            (StageKind::Chain(steps), Some(input)) => {
                 Box::pin(chain::run(build_inline(context, steps, 0, &output)?, input, output))
             }
-            (StageKind::Parallel { steps, workers }, _, Some(input)) => {
+            (StageKind::Parallel { steps, workers }, Some(input)) => {
                 let mut copies = Vec::new();
                 for worker in 0..(*workers).max(1) as usize {
                     let steps = build_inline(context, steps, worker, &output)?;
@@ -195,14 +193,14 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
                 }
                 Box::pin(parallel::run(copies, input, output))
             }
-            (StageKind::Isolate { steps, workers }, _, Some(input)) => {
+            (StageKind::Isolate { steps, workers }, Some(input)) => {
                 let steps: Arc<[StepSpec]> = steps.clone().into();
                 let threads = (0..(*workers).max(1) as usize)
                     .map(|worker| isolate::spawn(context, steps.clone(), worker, output.for_worker()));
                 let threads = try_join_all(threads).await?;
                 Box::pin(parallel::run(threads, input, output))
             }
-            (StageKind::Async { step, in_flight }, _, Some(input)) => {
+            (StageKind::Async { step, in_flight }, Some(input)) => {
                 let Configured::Async(configured) = &step.operator else { return Err(wrong_stage(step)) };
                 let surroundings = operator_context(context, step, 0);
                 let operator = configured.build(&surroundings).map_err(|fault| fault.at(&step.node))?;
@@ -279,33 +277,42 @@ async fn open_dead_letters(
     Ok(Outlet::Destination(Delivery {
         context: context.clone(),
         stage: None,
+        slots: context.options.slots,
         writer,
         retry,
         known: WriterMarks::new(),
     }))
 }
 
-async fn open_writer(context: &Arc<Context>, stage: &StageSpec) -> Result<Option<Box<dyn Writer>>, Fault> {
-    let StageKind::Write(WriteSpec { connector, destination, .. }) = &stage.kind else { return Ok(None) };
-    let host = context.host(connector);
-    destination.open(&host).await.map(Some).map_err(|fault| fault.at(connector))
+async fn open_writers(context: &Context, stage: &StageSpec) -> Result<Vec<ShareWriter>, Fault> {
+    match &stage.kind {
+        StageKind::Write(spec) => shares::open_writers(context, spec).await,
+        _ => Ok(Vec::new()),
+    }
 }
 
-/// Reads the marks of the transactional destinations, by stage.
-async fn read_marks(
-    plan: &StagePlan,
-    writers: &mut [Option<Box<dyn Writer>>],
-) -> Result<BTreeMap<StageId, WriterMarks>, Fault> {
-    let stages = plan.stages.iter().zip(writers).enumerate();
-    let marks = stages.filter(|(_, (stage, _))| stage.is_transactional()).map(|(index, (stage, writer))| async move {
-        let Some(writer) = writer else { return Ok((StageId(index), WriterMarks::new())) };
-        let marks = writer.marks().await.map_err(|fault| match &stage.kind {
+/// Reads the marks of the writers of a stage, if its destination is transactional.
+async fn read_marks(stage: &StageSpec, writers: Vec<ShareWriter>) -> Result<Vec<OpenedWriter>, Fault> {
+    let is_transactional = stage.is_transactional();
+    let reading = writers.into_iter().map(|ShareWriter { slots, mut writer }| async move {
+        let marks = if is_transactional { writer.marks().await } else { Ok(Vec::new()) };
+        let marks = marks.map_err(|fault| match &stage.kind {
             StageKind::Write(spec) => fault.at(&spec.connector),
             _ => fault,
         })?;
-        Ok::<_, Fault>((StageId(index), marks.into_iter().collect()))
+        Ok(OpenedWriter { slots, writer, known: marks.into_iter().collect() })
     });
-    Ok(try_join_all(marks).await?.into_iter().collect())
+    try_join_all(reading).await
+}
+
+/// Returns the marks of the transactional destinations, by stage.
+fn known_marks(plan: &StagePlan, writers: &[Vec<OpenedWriter>]) -> BTreeMap<StageId, WriterMarks> {
+    let stages = plan.stages.iter().zip(writers).enumerate().filter(|(_, (stage, _))| stage.is_transactional());
+    let marks = stages.map(|(index, (_, writers))| {
+        let marks = writers.iter().flat_map(|writer| &writer.known);
+        (StageId(index), marks.map(|(lane, mark)| (lane.clone(), mark.clone())).collect())
+    });
+    marks.collect()
 }
 
 /// A source that is ready to be read.

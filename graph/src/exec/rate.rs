@@ -1,11 +1,42 @@
 //! The rate limit of a destination.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
+use crate::plan::stage::WriteSpec;
+
+/// The bucket of a destination, which its writers share in the order in which they ask.
+#[derive(Clone)]
+pub(super) struct SharedBucket {
+    bucket: Arc<Mutex<Bucket>>,
+    burst: usize,
+}
+
+impl SharedBucket {
+    /// Creates the bucket of a destination; `None` if its rate is unlimited.
+    pub(super) fn of(spec: &WriteSpec) -> Option<SharedBucket> {
+        let rate = spec.rate.filter(|rate| *rate > 0.0)?;
+        let bucket = Bucket::new(rate, spec.burst);
+        let burst = bucket.burst();
+        Some(SharedBucket { bucket: Arc::new(Mutex::new(bucket)), burst })
+    }
+
+    /// Returns the most rows that pass at once, at least 1.
+    pub(super) fn burst(&self) -> usize {
+        self.burst
+    }
+
+    /// Waits until `rows` rows may pass, after those that asked before.
+    pub(super) async fn take(&self, rows: usize) {
+        self.bucket.lock().await.take(rows).await;
+    }
+}
+
 /// A token bucket that counts rows.
-pub(super) struct Bucket {
+struct Bucket {
     rate: f64,
     burst: f64,
     tokens: f64,
@@ -14,18 +45,18 @@ pub(super) struct Bucket {
 
 impl Bucket {
     /// Creates a bucket that is full: `rate` rows per second, and at most `burst` at once; 0 stands for one second's.
-    pub(super) fn new(rate: f64, burst: usize) -> Self {
+    fn new(rate: f64, burst: usize) -> Self {
         let burst = if burst == 0 { rate.ceil().max(1.0) } else { burst as f64 };
         Bucket { rate, burst, tokens: burst, at: Instant::now() }
     }
 
     /// Returns the most rows that pass at once, at least 1.
-    pub(super) fn burst(&self) -> usize {
+    fn burst(&self) -> usize {
         (self.burst as usize).max(1)
     }
 
     /// Waits until `rows` rows may pass. If there are more rows than the burst, they pass in several steps.
-    pub(super) async fn take(&mut self, rows: usize) {
+    async fn take(&mut self, rows: usize) {
         let burst = self.burst();
         for from in (0..rows).step_by(burst) {
             self.turn((rows - from).min(burst)).await;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anabranch_plugin::state::Receipt;
+use anabranch_plugin::state::{Receipt, Slots};
 use anabranch_record::mark::{LaneId, Mark};
 use anabranch_record::text::Str;
 
@@ -85,10 +85,14 @@ impl Confirmed {
         }
     }
 
-    /// Removes and returns the lanes that a destination is asked to remove.
-    pub(super) fn asked_to_forget(&self, stage: StageId) -> Vec<LaneId> {
-        let asked = self.lock().get_mut(&stage).map(|destination| std::mem::take(&mut destination.asked));
-        asked.unwrap_or_default().into_iter().collect()
+    /// Removes and returns the lanes of some slots that a destination is asked to remove.
+    pub(super) fn asked_to_forget(&self, stage: StageId, slots: Slots) -> Vec<LaneId> {
+        let mut destinations = self.lock();
+        let Some(destination) = destinations.get_mut(&stage) else { return Vec::new() };
+        let asked = std::mem::take(&mut destination.asked);
+        let (its, others): (Vec<_>, Vec<_>) = asked.into_iter().partition(|lane| slots.has(&lane.partition));
+        destination.asked.extend(others);
+        its
     }
 
     /// Returns `true` if a destination has a mark of a lane.

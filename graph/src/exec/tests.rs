@@ -17,6 +17,7 @@ mod partitions;
 mod recovery;
 mod requests;
 mod route;
+mod shares;
 mod together;
 mod transaction;
 mod trial;

@@ -1,12 +1,14 @@
 //! Writes a destination: batching, linger, rate limit, and the outcome of every row.
 
 pub(super) mod gate;
+pub(super) mod shares;
 mod transaction;
 
 use std::sync::Arc;
 
 use anabranch_plugin::destination::{Delivered, Retry, WritePolicy, Writer};
 use anabranch_plugin::operator::Decision;
+use anabranch_plugin::state::Slots;
 use anabranch_plugin::trace::SpanKind;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
@@ -18,7 +20,7 @@ use super::fan_out::Output;
 use super::meter::{RowOutcomes, StageMeters, timed};
 use super::parallel::receive;
 use super::queue::Receiver;
-use super::rate::Bucket;
+use super::rate::SharedBucket;
 use super::tap::{NodeRole, Side, Tap};
 use super::trace::{Interval, NodeTracer, Passage, RowOutcome};
 use crate::batch::{Batch, FailedRows, Lineage};
@@ -30,7 +32,7 @@ pub(super) struct Writing {
     connector: Str,
     delivery: Delivery,
     policy: WritePolicy,
-    bucket: Option<Bucket>,
+    bucket: Option<SharedBucket>,
     gate: GateWriter,
     accepted: Lineage,
     tap: Arc<Tap>,
@@ -39,24 +41,31 @@ pub(super) struct Writing {
     meters: StageMeters,
 }
 
+/// A writer that is open, and the marks that it has.
+pub(super) struct OpenedWriter {
+    /// The slots whose rows it gets.
+    pub(super) slots: Slots,
+    pub(super) writer: Box<dyn Writer>,
+    pub(super) known: WriterMarks,
+}
+
 impl Writing {
-    pub(super) fn new(
+    fn new(
         spec: &WriteSpec,
-        writer: Box<dyn Writer>,
-        known: WriterMarks,
+        OpenedWriter { slots, writer, known }: OpenedWriter,
         gate: Arc<FlushGate>,
+        bucket: Option<SharedBucket>,
         output: Output,
     ) -> Self {
         let mut policy = spec.destination.policy();
         policy.rows = spec.batch_rows.unwrap_or(policy.rows).max(1);
         policy.linger = spec.batch_delay.unwrap_or(policy.linger);
-        let bucket = spec.rate.filter(|rate| *rate > 0.0).map(|rate| Bucket::new(rate, spec.burst));
         if let Some(bucket) = &bucket {
             policy.rows = policy.rows.min(bucket.burst()).max(1);
         }
         let accepted = Lineage::none(&output.context.alarm);
-        let delivery =
-            Delivery { context: output.context.clone(), stage: Some(output.stage), writer, retry: policy.retry, known };
+        let (context, stage) = (output.context.clone(), Some(output.stage));
+        let delivery = Delivery { context, stage, slots, writer, retry: policy.retry, known };
         let connector = spec.connector.clone();
         let meters = output.meters();
         let tap = output.tap(NodeRole::Destination, &connector);
@@ -173,7 +182,7 @@ impl Writing {
 
     async fn write(&mut self, batch: Batch) -> Result<(), Interrupt> {
         for chunk in batch.chunks(self.policy.rows, self.policy.bytes) {
-            if let Some(bucket) = &mut self.bucket {
+            if let Some(bucket) = &self.bucket {
                 bucket.take(chunk.rows()).await;
             }
             self.show(&chunk);

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::destination::{Destination, DestinationKind, Verdicts, Write, WritePolicy, Writer};
+use anabranch_plugin::destination::{Destination, DestinationKind, ShareWriter, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::host::{Host, LogLevel};
@@ -84,12 +84,23 @@ struct ConvertingDestination {
     parts: Vec<SchemaPart>,
 }
 
+impl ConvertingDestination {
+    fn around(&self, inner: Box<dyn Writer>, host: &Host) -> Box<dyn Writer> {
+        let cache = SchemaCache::new(host.schemas.clone());
+        Box::new(ConvertingWriter { inner, cache, conversion: self.conversion, parts: self.parts.clone() })
+    }
+}
+
 #[async_trait]
 impl Destination for ConvertingDestination {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
-        let inner = self.inner.open(host).await?;
-        let cache = SchemaCache::new(host.schemas.clone());
-        Ok(Box::new(ConvertingWriter { inner, cache, conversion: self.conversion, parts: self.parts.clone() }))
+        Ok(self.around(self.inner.open(host).await?, host))
+    }
+
+    async fn open_shares(&self, host: &Host) -> Result<Vec<ShareWriter>, Fault> {
+        let shares = self.inner.open_shares(host).await?;
+        let around = |ShareWriter { slots, writer }| ShareWriter { slots, writer: self.around(writer, host) };
+        Ok(shares.into_iter().map(around).collect())
     }
 
     fn flow(&self, flow: &mut Flow) {

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
-use anabranch_plugin::destination::{Destination, Verdicts, Write, WritePolicy, Writer};
+use anabranch_plugin::destination::{Destination, ShareWriter, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::flow::{Content, Flow};
 use anabranch_plugin::host::{Host, LogLevel};
@@ -59,15 +59,27 @@ struct EncodingDestination {
     choices: Choices,
 }
 
-#[async_trait]
-impl Destination for EncodingDestination {
-    async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
-        Ok(Box::new(EncodingWriter {
-            inner: self.inner.open(host).await?,
+impl EncodingDestination {
+    fn around(&self, inner: Box<dyn Writer>, host: &Host) -> Box<dyn Writer> {
+        Box::new(EncodingWriter {
+            inner,
             destination: self.inner.clone(),
             cache: SchemaCache::new(host.schemas.clone()),
             encoder: MessageEncoder::new(self.choices.clone()),
-        }))
+        })
+    }
+}
+
+#[async_trait]
+impl Destination for EncodingDestination {
+    async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
+        Ok(self.around(self.inner.open(host).await?, host))
+    }
+
+    async fn open_shares(&self, host: &Host) -> Result<Vec<ShareWriter>, Fault> {
+        let shares = self.inner.open_shares(host).await?;
+        let around = |ShareWriter { slots, writer }| ShareWriter { slots, writer: self.around(writer, host) };
+        Ok(shares.into_iter().map(around).collect())
     }
 
     fn flow(&self, flow: &mut Flow) {

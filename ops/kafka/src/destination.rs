@@ -4,8 +4,11 @@ mod marks;
 mod message;
 mod producer;
 mod publish;
+mod takeover;
 mod topics;
 mod transaction;
+mod transactional_id;
+mod units;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anabranch_plugin::destination::{Destination, DestinationKind, Retry, WritePolicy, Writer};
+use anabranch_plugin::destination::{Destination, DestinationKind, Retry, ShareWriter, WritePolicy, Writer};
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
 use anabranch_plugin::format::{FormatSettings, RecordFormat};
@@ -22,6 +25,7 @@ use anabranch_plugin::kind;
 use anabranch_plugin::parameters::shared::{self, MessageEncoding, MessageFormat};
 use anabranch_plugin::parameters::{Argument, Choice, Parameters};
 use anabranch_plugin::specification::Specification;
+use anabranch_plugin::state::Slots;
 use anabranch_record::Record;
 use anabranch_record::extent::{CollectionSpace, Extent};
 use anabranch_record::fault::{Fault, FaultClass};
@@ -38,6 +42,7 @@ use marks::MarksTopic;
 use message::{Deletes, Layout, ValueFormat};
 use producer::{KafkaPublisher, KafkaTransactions};
 use publish::PublishingWriter;
+use takeover::Takeover;
 use topics::{NewTopics, Topics};
 use transaction::TransactionWriter;
 
@@ -116,7 +121,8 @@ struct Settings {
     #[parameter(name = "exactlyOnce.topic", default = "anabranch-marks", only_with = "exactlyOnce")]
     marks_topic: Argument<Str>,
     /// Transactional id, which must be unique in the cluster. The default is anabranch/\<pipeline>/\<connector>. Set it if
-    /// several services with pipelines of the same name write to one cluster.
+    /// several services with pipelines of the same name write to one cluster. If nodes share the pipeline, each slot has an
+    /// id that begins with this one and ends with /\<slot>-of-\<slots>.
     #[parameter(name = "exactlyOnce.transactionalID", only_with = "exactlyOnce")]
     transactional_id: Option<Str>,
     #[parameter(flatten)]
@@ -260,7 +266,7 @@ impl KafkaDestination {
         self.layout.topic.literal().map(str::trim)
     }
 
-    async fn start(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
+    async fn start(&self, host: &Host) -> Result<Vec<ShareWriter>, Fault> {
         let kafka = self.connection.open().await?;
         let mut topics = Topics::new(kafka.clone(), self.creation.clone());
         if let Some(topic) = self.only_topic() {
@@ -268,12 +274,23 @@ impl KafkaDestination {
         }
         let (layout, sending) = (self.layout.clone(), self.sending.clone());
         Ok(match &self.exactly_once {
-            None => Box::new(PublishingWriter::new(KafkaPublisher::new(kafka, topics, sending), layout)),
+            None => {
+                let writer = Box::new(PublishingWriter::new(KafkaPublisher::new(kafka, topics, sending), layout));
+                vec![ShareWriter { slots: host.slots, writer }]
+            }
             Some(ExactlyOnce { topic, id }) => {
                 let id = id.clone().unwrap_or_else(|| transaction::default_id(host));
                 let (marks, limit) = (MarksTopic::new(topic, &id), sending.batch_bytes);
-                let publisher = KafkaTransactions::new(kafka, topics, sending, id.clone(), marks.clone());
-                Box::new(TransactionWriter::new(publisher, layout, id, marks, limit))
+                let is_shared = host.shared.is_some();
+                let takeover = Arc::new(Takeover::new(kafka.clone(), sending, marks.clone(), host.slots, is_shared));
+                let writer = |slot| {
+                    let topics = Topics::new(kafka.clone(), self.creation.clone());
+                    let publisher = KafkaTransactions::new(topics, takeover.clone(), slot);
+                    let (layout, marks, id) = (layout.clone(), marks.clone(), id.clone());
+                    let writer = Box::new(TransactionWriter::new(publisher, layout, id, marks, limit));
+                    ShareWriter { slots: Slots::none(host.slots.of()).with(slot), writer }
+                };
+                host.slots.iter().map(writer).collect()
             }
         })
     }
@@ -282,12 +299,20 @@ impl KafkaDestination {
 #[async_trait]
 impl Destination for KafkaDestination {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
-        let writer = self.start(host).await.map_err(|fault| match self.opened.load(Ordering::Relaxed) {
+        let several =
+            || Fault::fatal(codes::SETTINGS_INVALID, "exactlyOnce needs a writer for each slot of the pipeline");
+        let [ShareWriter { writer, .. }] =
+            <[ShareWriter; 1]>::try_from(self.open_shares(host).await?).map_err(|_| several())?;
+        Ok(writer)
+    }
+
+    async fn open_shares(&self, host: &Host) -> Result<Vec<ShareWriter>, Fault> {
+        let writers = self.start(host).await.map_err(|fault| match self.opened.load(Ordering::Relaxed) {
             true => fault.with_class(FaultClass::Transient),
             false => fault,
         })?;
         self.opened.store(true, Ordering::Relaxed);
-        Ok(writer)
+        Ok(writers)
     }
 
     fn flow(&self, flow: &mut Flow) {
@@ -363,8 +388,7 @@ impl Destination for KafkaDestination {
     }
 
     fn takes_shares(&self) -> bool {
-        // A transactional id fences one producer, and not the producers of several runs that have its slots.
-        self.exactly_once.is_none()
+        true
     }
 
     fn refuses_earlier_runs(&self) -> bool {

@@ -26,6 +26,8 @@ mod port;
 mod server;
 #[path = "kafka/source.rs"]
 mod source;
+#[path = "kafka/units.rs"]
+mod units;
 #[path = "kafka/zombie.rs"]
 mod zombie;
 

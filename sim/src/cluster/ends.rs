@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_plugin::destination::{Delivered, Destination, Retry, Verdicts, Write, WritePolicy, Writer};
+use anabranch_plugin::destination::{Delivered, Destination, Retry, ShareWriter, Verdicts, Write, WritePolicy, Writer};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::source::{Acker, OpenedSource, Read, Reader, Replay, Room, Source};
+use anabranch_plugin::state::Slots;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::{Data, Position, Record};
@@ -176,6 +177,18 @@ impl Destination for ClusterDestination {
         world.note(|| format!("run {run} opens the destination"));
         sleep(world.call().0).await;
         Ok(Box::new(ClusterWriter { world, writer: SinkWriter { run, slots: host.slots, epoch } }))
+    }
+
+    async fn open_shares(&self, host: &Host) -> Result<Vec<ShareWriter>, Fault> {
+        if !self.0.world.scenario.has_writers_per_slot {
+            return Ok(vec![ShareWriter { slots: host.slots, writer: self.open(host).await? }]);
+        }
+        let mut writers = Vec::new();
+        for slot in host.slots.iter() {
+            let slots = Slots::none(host.slots.of()).with(slot);
+            writers.push(ShareWriter { slots, writer: self.open(&Host { slots, ..host.clone() }).await? });
+        }
+        Ok(writers)
     }
 
     fn takes_shares(&self) -> bool {

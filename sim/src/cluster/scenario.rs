@@ -51,6 +51,8 @@ pub struct ClusterScenario {
     pub(super) opening: u64,
     /// One in this number of requests to the store goes wrong, and of writes to the destination; 0 = none.
     pub(super) faults: u64,
+    /// True if each slot of a run has a writer of its own.
+    pub(super) has_writers_per_slot: bool,
     /// The events, in order of their times.
     pub(super) events: Vec<(u64, ClusterEvent)>,
 }
@@ -116,6 +118,7 @@ impl ClusterScenario {
             sink: [SinkKind::Transactional, SinkKind::Fenced, SinkKind::Plain][rng.usize(..3)],
             opening,
             faults: [0, 60, 20, 8][rng.usize(..4)],
+            has_writers_per_slot: rng.bool(),
             events,
         }
     }
@@ -123,12 +126,13 @@ impl ClusterScenario {
 
 impl fmt::Display for ClusterScenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ClusterScenario { seed, nodes, slots, partitions, rows, period, sink, opening, faults, events } = self;
+        let ClusterScenario { seed, nodes, slots, partitions, rows, period, sink, opening, faults, .. } = self;
+        let writers = if self.has_writers_per_slot { "one writer per slot" } else { "one writer" };
         writeln!(
             f,
-            "seed {seed}: {nodes} nodes, {slots} slots, {partitions} partitions of {rows} rows, one each {period} ms, {sink:?} \
-             (open within {opening} ms), one fault in {faults} requests"
+            "seed {seed}: {nodes} nodes, {slots} slots, {partitions} partitions of {rows} rows, one each {period} ms, {sink:?}, \
+             {writers} (open within {opening} ms), one fault in {faults} requests"
         )?;
-        events.iter().try_for_each(|(at, event)| writeln!(f, "  {at:>6} ms {event:?}"))
+        self.events.iter().try_for_each(|(at, event)| writeln!(f, "  {at:>6} ms {event:?}"))
     }
 }

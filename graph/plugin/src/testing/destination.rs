@@ -11,8 +11,9 @@ use anabranch_record::text::Str;
 use async_trait::async_trait;
 
 use super::{Event, Journal, locked, row_at};
-use crate::destination::{Delivered, Destination, Retry, Verdicts, Write, WritePolicy, Writer};
+use crate::destination::{Delivered, Destination, Retry, ShareWriter, Verdicts, Write, WritePolicy, Writer};
 use crate::host::Host;
+use crate::state::Slots;
 
 /// The reaction of a destination to one write.
 #[derive(Debug)]
@@ -48,8 +49,10 @@ pub struct Downstream {
     calls: Mutex<Vec<usize>>,
     flush_faults: Mutex<Vec<Fault>>,
     marks: Mutex<BTreeMap<LaneId, Mark>>,
-    /// Number of the latest run that has read the marks.
-    epoch: Mutex<u64>,
+    /// True if each slot of a run has a writer.
+    is_per_slot: bool,
+    /// Number of the latest run that has opened the destination for a slot; `None` = for all.
+    epochs: Mutex<BTreeMap<Option<u32>, u64>>,
     transactions: Mutex<Vec<Vec<Record>>>,
     /// Results of the next removals of marks that fail: `true` if the marks are removed nevertheless.
     unanswered: Mutex<Vec<bool>>,
@@ -68,7 +71,8 @@ impl Downstream {
             calls: Mutex::default(),
             flush_faults: Mutex::default(),
             marks: Mutex::default(),
-            epoch: Mutex::default(),
+            is_per_slot: false,
+            epochs: Mutex::default(),
             transactions: Mutex::default(),
             unanswered: Mutex::default(),
         }
@@ -110,6 +114,13 @@ impl Downstream {
     #[must_use]
     pub fn transactional(self) -> Self {
         self.policy(|policy| policy.retry = Retry::Transactional)
+    }
+
+    /// Opens a writer for each slot of a run. It rejects only runs that do not know the latest one of the slot.
+    #[must_use]
+    pub fn per_slot(mut self) -> Self {
+        self.is_per_slot = true;
+        self
     }
 
     /// Changes the policy.
@@ -195,14 +206,19 @@ pub struct DownstreamDestination(pub Arc<Downstream>);
 
 #[async_trait]
 impl Destination for DownstreamDestination {
-    async fn open(&self, _: &Host) -> Result<Box<dyn Writer>, Fault> {
-        let epoch = {
-            let mut epoch = locked(&self.0.epoch);
-            *epoch += 1;
-            *epoch
+    async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
+        Ok(self.writer(None, host.slots))
+    }
+
+    async fn open_shares(&self, host: &Host) -> Result<Vec<ShareWriter>, Fault> {
+        let of_slot = |slot| {
+            let slots = Slots::none(host.slots.of()).with(slot);
+            ShareWriter { slots, writer: self.writer(Some(slot), slots) }
         };
-        let (shelf, accepted, known) = (self.0.clone(), Vec::new(), BTreeMap::new());
-        Ok(Box::new(DownstreamWriter { shelf, accepted, known, epoch, unknown: false }))
+        Ok(match self.0.is_per_slot {
+            true => host.slots.iter().map(of_slot).collect(),
+            false => vec![ShareWriter { slots: host.slots, writer: self.writer(None, host.slots) }],
+        })
     }
 
     fn policy(&self) -> WritePolicy {
@@ -210,8 +226,24 @@ impl Destination for DownstreamDestination {
     }
 }
 
+impl DownstreamDestination {
+    fn writer(&self, of: Option<u32>, slots: Slots) -> Box<dyn Writer> {
+        let epoch = {
+            let mut epochs = locked(&self.0.epochs);
+            let epoch = epochs.entry(of).or_default();
+            *epoch += 1;
+            *epoch
+        };
+        let (shelf, accepted, known) = (self.0.clone(), Vec::new(), BTreeMap::new());
+        Box::new(DownstreamWriter { shelf, of, slots, accepted, known, epoch, unknown: false })
+    }
+}
+
 struct DownstreamWriter {
     shelf: Arc<Downstream>,
+    /// The slot, if each has a writer.
+    of: Option<u32>,
+    slots: Slots,
     accepted: Vec<Record>,
     known: BTreeMap<LaneId, Mark>,
     epoch: u64,
@@ -224,7 +256,8 @@ impl DownstreamWriter {
     fn is_fenced(&self, marks: &[(LaneId, Mark)]) -> bool {
         let shelf = &self.shelf;
         let moved = |(lane, _): &(LaneId, Mark)| locked(&shelf.marks).get(lane) != self.known.get(lane);
-        shelf.policy.retry == Retry::Transactional && *locked(&shelf.epoch) != self.epoch || marks.iter().any(moved)
+        shelf.policy.retry == Retry::Transactional && locked(&shelf.epochs).get(&self.of) != Some(&self.epoch)
+            || marks.iter().any(moved)
     }
 }
 
@@ -232,6 +265,9 @@ impl DownstreamWriter {
 impl Writer for DownstreamWriter {
     async fn marks(&mut self) -> Result<Vec<(LaneId, Mark)>, Fault> {
         self.known = self.shelf.marks();
+        if self.of.is_some() {
+            self.known.retain(|lane, _| self.slots.has(&lane.partition));
+        }
         self.unknown = false;
         Ok(self.known.clone().into_iter().collect())
     }
@@ -239,6 +275,9 @@ impl Writer for DownstreamWriter {
     async fn forget(&mut self, lanes: &[LaneId]) -> Result<bool, Fault> {
         if self.is_fenced(&[]) {
             return Err(Fault::transient(crate::codes::MARKS_MOVED, "another run writes here"));
+        }
+        if self.of.is_some() && lanes.iter().any(|lane| !self.slots.has(&lane.partition)) {
+            return Err(Fault::fatal(crate::testing::codes::BAD, "another writer has the marks of these lanes"));
         }
         let unanswered = || Fault::transient(crate::testing::codes::DOWN, "the outcome is not known");
         if self.unknown {

@@ -75,7 +75,7 @@ impl Delivery {
     /// Removes the marks of finished lanes, if the destination is asked to.
     pub(in crate::exec) async fn forget_finished(&mut self) -> Result<(), Interrupt> {
         let Some(stage) = self.stage.map(StageId) else { return Ok(()) };
-        let lanes = self.context.confirmed.asked_to_forget(stage);
+        let lanes = self.context.confirmed.asked_to_forget(stage, self.slots);
         if lanes.is_empty() {
             return Ok(());
         }

@@ -9,7 +9,7 @@
 //! deadlock.
 
 use anabranch_record::fault::Fault;
-use anabranch_record::mark::{LaneId, Mark};
+use anabranch_record::mark::{LaneId, Mark, Partition};
 use smallvec::SmallVec;
 
 use super::{LaneOwnership, Lanes};
@@ -92,6 +92,17 @@ impl Lanes {
             RunLocation { lane: run.lane(), first, rows: run.rows(), pieces: run.is_pieces(), gathered, had, ours }
         };
         lineage.runs().iter().map(&mut place).collect()
+    }
+
+    /// Returns the number of rows of each run of a lineage, and the result of `of` for its partition. O(runs).
+    pub(in crate::exec) fn by_partition<T>(
+        &self,
+        lineage: &Lineage,
+        of: impl Fn(&Partition) -> T,
+    ) -> SmallVec<[(usize, T); 2]> {
+        let state = self.lock();
+        let runs = lineage.runs().iter();
+        runs.map(|run| (run.rows(), of(&state.lanes[usize::from(run.lane().0)].id.partition))).collect()
     }
 
     /// Returns the last row of each lane in a lineage.

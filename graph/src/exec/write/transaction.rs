@@ -143,7 +143,7 @@ impl Writing {
         self.show(&rows);
         let mut parts = Vec::from([rows]);
         while let Some(mut part) = parts.pop() {
-            if let Some(bucket) = &mut self.bucket {
+            if let Some(bucket) = &self.bucket {
                 bucket.take(part.rows()).await;
             }
             let context = self.output.context.clone();

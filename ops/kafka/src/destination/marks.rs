@@ -1,10 +1,13 @@
 //! Marks in a compacted topic: the newest message of each key is the mark of a lane, and null removes it.
 //!
-//! The key is the JSON list `["anabranch", 1, transactional id, connector, partition]`. The value is a JSON object with
-//! `generation`, `seq` and `position` in base64. The key `["anabranch", 1, transactional id]` has the [`Run`] that uses the
-//! transactional id, as a JSON object with `run`. All messages are in the partition 0, so that they have one order.
+//! The key is the JSON list `["anabranch", 1, id, connector, partition]`. The value is a JSON object with `generation`, `seq`
+//! and `position` in base64. `id` is the transactional id of a pipeline that is not split. Units of a split pipeline have ids
+//! of their own ([`KafkaUnit`]), and store their marks under the same key: so a mark is found whatever the number of slots.
+//!
+//! The key `["anabranch", 1, transactional id]` has the [`Run`] that uses a transactional id, as a JSON object with `run`, and
+//! `retired` if the id must not be used any more. All messages are in the partition 0, so that they have one order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use anabranch_record::Position;
@@ -18,6 +21,7 @@ use krafka::consumer::IsolationLevel;
 use serde::{Deserialize, Serialize};
 
 use super::topics::{NewTopics, POLICY, Topics};
+use super::units::KafkaUnit;
 use crate::codes;
 use crate::fault::{Doing, refused};
 use crate::waiting::until_brokers;
@@ -53,10 +57,57 @@ impl Run {
     }
 }
 
-/// The topic of the marks, for one transactional id.
+/// The use of a transactional id, as it is stored.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct StoredClaim {
+    #[serde(flatten)]
+    run: Run,
+    /// True if the run has fenced the producer of the id and does not use it: the pipeline has another number of slots.
+    #[serde(default, rename = "retired", skip_serializing_if = "std::ops::Not::not")]
+    is_retired: bool,
+}
+
+impl StoredClaim {
+    /// Returns the claim of a run that uses an id.
+    pub(super) fn of(run: &Run) -> StoredClaim {
+        StoredClaim { run: run.clone(), is_retired: false }
+    }
+
+    /// Returns the claim of a run that retires an id.
+    pub(super) fn retired(run: &Run) -> StoredClaim {
+        StoredClaim { run: run.clone(), is_retired: true }
+    }
+}
+
+/// The units with another number of slots than `of`, by the claims of the topic.
+#[derive(Default)]
+struct Rivals {
+    of: u32,
+    units: BTreeSet<KafkaUnit>,
+}
+
+impl Rivals {
+    fn note(&mut self, unit: KafkaUnit, claim: Option<&[u8]>) {
+        let claim = claim.and_then(|value| serde_json::from_slice::<StoredClaim>(value).ok());
+        match claim.is_some_and(|claim| !claim.is_retired) && unit.of != self.of {
+            true => self.units.insert(unit),
+            false => self.units.remove(&unit),
+        };
+    }
+}
+
+/// The content of the topic.
+pub(super) struct StoredMarks {
+    pub(super) marks: HashMap<LaneId, Mark>,
+    /// Units of another number of slots whose ids are in use.
+    pub(super) rivals: BTreeSet<KafkaUnit>,
+}
+
+/// The topic of the marks, for a pipeline and a destination.
 #[derive(Clone)]
 pub(super) struct MarksTopic {
     topic: String,
+    /// The transactional id of a pipeline that is not split.
     id: String,
 }
 
@@ -68,6 +119,11 @@ impl MarksTopic {
     /// Returns the name of the topic.
     pub(super) fn topic(&self) -> &str {
         &self.topic
+    }
+
+    /// Returns the transactional id of a pipeline that is not split.
+    pub(super) fn id(&self) -> &str {
+        &self.id
     }
 
     /// Creates the topic if it is missing, and checks that it is compacted: otherwise the brokers would remove marks.
@@ -131,17 +187,18 @@ impl MarksTopic {
         krafka::Record::tombstone(self.topic.as_str(), self.key(lane)).partition(PARTITION)
     }
 
-    /// Returns the message that stores the run that uses the transactional id.
-    pub(super) fn claim(&self, run: &Run) -> Result<krafka::Record, Fault> {
-        let value = serde_json::to_vec(run).map_err(|error| Fault::fatal(codes::FORMAT_FAILED, error))?;
+    /// Returns the message that stores the claim of the transactional id of a unit.
+    pub(super) fn claim(&self, unit: KafkaUnit, claim: &StoredClaim) -> Result<krafka::Record, Fault> {
+        let value = serde_json::to_vec(claim).map_err(|error| Fault::fatal(codes::FORMAT_FAILED, error))?;
         // A list of texts and a number always has a JSON form.
-        let key = serde_json::to_vec(&(OWNER, VERSION, self.id.as_str())).unwrap_or_default();
+        let key = serde_json::to_vec(&(OWNER, VERSION, unit.id(&self.id))).unwrap_or_default();
         Ok(krafka::Record::new(self.topic.as_str(), value).key(key).partition(PARTITION))
     }
 
-    fn is_claim(&self, key: &[u8]) -> bool {
-        let parsed = serde_json::from_slice::<(&str, u32, String)>(key);
-        parsed.is_ok_and(|(owner, version, id)| owner == OWNER && version == VERSION && id == self.id)
+    /// Returns the unit of the key of a claim, if it is of this pipeline and destination.
+    fn claimed(&self, key: &[u8]) -> Option<KafkaUnit> {
+        let (owner, version, id): (&str, u32, String) = serde_json::from_slice(key).ok()?;
+        (owner == OWNER && version == VERSION).then(|| KafkaUnit::of_id(&id, &self.id)).flatten()
     }
 
     fn key(&self, lane: &LaneId) -> Bytes {
@@ -150,7 +207,7 @@ impl MarksTopic {
         Bytes::from(serde_json::to_vec(&key).unwrap_or_default())
     }
 
-    /// Returns the lane of a key, if it belongs to this transactional id.
+    /// Returns the lane of a key, if it belongs to this pipeline and destination.
     fn lane(&self, key: &[u8]) -> Option<LaneId> {
         let (owner, version, id, connector, partition): (&str, u32, String, String, String) =
             serde_json::from_slice(key).ok()?;
@@ -169,16 +226,20 @@ impl MarksTopic {
         Ok(Mark { generation, seq, position: Position::copy_from(&position) })
     }
 
-    /// Reads all marks, up to the end that the topic has at the start of the call.
+    /// Reads all marks, up to the end that the topic has at the start of the call, and the claims of units of another number
+    /// of slots than `of`.
     ///
-    /// Call it after the transactional id was initialised: then no transaction of an earlier run is open. Transactions of
-    /// other pipelines that are open delay it until they end.
+    /// Call it after the transactional ids were initialised: then no transaction of an earlier run is open. Transactions of
+    /// other pipelines and units that are open delay it until they end.
     ///
     /// # Errors
     /// The topic cannot be read, or a mark is damaged.
-    pub(super) async fn read(&self, kafka: &Kafka) -> Result<HashMap<LaneId, Mark>, Fault> {
-        let mut marks = HashMap::new();
+    pub(super) async fn read(&self, kafka: &Kafka, of: u32) -> Result<StoredMarks, Fault> {
+        let (mut marks, mut rivals) = (HashMap::new(), Rivals { of, ..Rivals::default() });
         self.scan(kafka, IsolationLevel::ReadCommitted, |key, value| {
+            if let Some(unit) = self.claimed(key) {
+                rivals.note(unit, value);
+            }
             let Some(lane) = self.lane(key) else { return Ok(()) };
             match value {
                 Some(value) => {
@@ -192,17 +253,34 @@ impl MarksTopic {
             Ok(())
         })
         .await?;
-        Ok(marks)
+        Ok(StoredMarks { marks, rivals: rivals.units })
     }
 
-    /// Returns the last run that took over the transactional id, or was about to. Waits for no transaction.
+    /// Returns the units of another number of slots than `of` whose transactional ids are in use, or were about to be. Waits
+    /// for no transaction.
     ///
     /// # Errors
     /// The topic cannot be read.
-    pub(super) async fn user(&self, kafka: &Kafka) -> Result<Option<Run>, Fault> {
+    pub(super) async fn rivals(&self, kafka: &Kafka, of: u32) -> Result<BTreeSet<KafkaUnit>, Fault> {
+        let mut rivals = Rivals { of, ..Rivals::default() };
+        self.scan(kafka, IsolationLevel::ReadUncommitted, |key, value| {
+            if let Some(unit) = self.claimed(key) {
+                rivals.note(unit, value);
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(rivals.units)
+    }
+
+    /// Returns the last run that took over the transactional id of a unit, or was about to. Waits for no transaction.
+    ///
+    /// # Errors
+    /// The topic cannot be read.
+    pub(super) async fn user(&self, kafka: &Kafka, unit: KafkaUnit) -> Result<Option<Run>, Fault> {
         let mut user = None;
         self.scan(kafka, IsolationLevel::ReadUncommitted, |key, value| {
-            if self.is_claim(key) {
+            if self.claimed(key) == Some(unit) {
                 user = value.and_then(|value| serde_json::from_slice(value).ok());
             }
             Ok(())
@@ -285,8 +363,44 @@ mod tests {
             let other = MarksTopic::new("anabranch-marks", &format!("{id}x"));
             prop_assert_eq!(other.lane(&message.key.unwrap()), None);
             prop_assert_eq!(topic.remove(&lane).value, None);
-            let claim = topic.claim(&Run::new()).unwrap().key.unwrap();
-            prop_assert!(topic.is_claim(&claim) && topic.lane(&claim).is_none() && !other.is_claim(&claim));
+            for of in [1, 8] {
+                let unit = KafkaUnit { slot: of - 1, of };
+                let claim = topic.claim(unit, &StoredClaim::of(&Run::new())).unwrap().key.unwrap();
+                prop_assert!(topic.claimed(&claim) == Some(unit) && topic.lane(&claim).is_none());
+                prop_assert_eq!(other.claimed(&claim), None);
+            }
+            prop_assert_eq!(topic.claimed(&topic.remove(&lane).key.unwrap()), None);
         }
+    }
+
+    #[test]
+    fn a_claim_of_an_earlier_version_is_one_of_the_whole_pipeline() {
+        let topic = MarksTopic::new("anabranch-marks", "anabranch/p/p:out");
+        let claimed = topic.claimed(br#"["anabranch",1,"anabranch/p/p:out"]"#);
+        assert_eq!(claimed, Some(KafkaUnit { slot: 0, of: 1 }));
+        let stored: StoredClaim = serde_json::from_str(r#"{"run":"ab"}"#).unwrap();
+        assert!(!stored.is_retired);
+        // That version reads a claim of this one, and sees that its run is not the last.
+        let run = Run::new();
+        for claim in [StoredClaim::of(&run), StoredClaim::retired(&run)] {
+            assert_eq!(serde_json::from_slice::<Run>(&serde_json::to_vec(&claim).unwrap()).unwrap(), run);
+        }
+        assert_eq!(serde_json::to_string(&StoredClaim::of(&run)).unwrap(), serde_json::to_string(&run).unwrap());
+    }
+
+    #[test]
+    fn units_of_another_number_of_slots_are_rivals_until_they_are_retired() {
+        let run = Run::new();
+        let value = |claim: StoredClaim| serde_json::to_vec(&claim).unwrap();
+        let (ours, theirs) = (KafkaUnit { slot: 3, of: 8 }, KafkaUnit { slot: 0, of: 1 });
+        let mut rivals = Rivals { of: 8, ..Rivals::default() };
+        for unit in [ours, theirs] {
+            rivals.note(unit, Some(&value(StoredClaim::of(&run))));
+        }
+        assert_eq!(rivals.units, BTreeSet::from([theirs]));
+        rivals.note(theirs, Some(&value(StoredClaim::retired(&run))));
+        assert_eq!(rivals.units, BTreeSet::new());
+        rivals.note(theirs, Some(&value(StoredClaim::of(&run))));
+        assert_eq!(rivals.units, BTreeSet::from([theirs]));
     }
 }

@@ -4,17 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark};
-use anabranch_record::text::Str;
 use async_trait::async_trait;
-use krafka::__private::kafka_metadata;
 use krafka::producer::{Acks, DeliveryHandle, Producer, ProducerBuilder, TransactionalProducer};
 use krafka::{CloseOptions, Kafka, KrafkaError};
 
 use super::Sending;
-use super::marks::{MarksTopic, Run};
+use super::takeover::{Taken, Takeover};
 use super::topics::{Demands, Topics};
+use super::transactional_id::TransactionalId;
 use crate::codes;
 use crate::fault::{Doing, refused};
 use crate::waiting::{aloud, until_brokers};
@@ -96,7 +95,7 @@ pub(super) trait TransactionalPublisher: WrittenTopics {
 impl Sending {
     /// Returns a producer with batches of at most `limit` bytes, and of at most [`BATCH`] if they have several records. A
     /// batch that the topic refuses as too large would take its other records with it.
-    fn producer(&self, kafka: &Kafka, limit: usize) -> ProducerBuilder {
+    pub(super) fn producer(&self, kafka: &Kafka, limit: usize) -> ProducerBuilder {
         kafka
             .producer()
             .acks(self.acks)
@@ -111,14 +110,6 @@ impl Sending {
 
 /// Maximum size of a batch. Smaller ones travel while the others are being made; larger ones compress little better.
 const BATCH: usize = 128 << 10;
-
-/// Time that a transaction may take longer than its messages.
-const LEAD: Duration = Duration::from_secs(60);
-/// Maximum time limit of a transaction that brokers accept by default (`transaction.max.timeout.ms`).
-const LONGEST: Duration = Duration::from_secs(900);
-
-/// Interval of the requests for the list of brokers while a call to the transaction coordinator has no answer.
-const LOOK: Duration = Duration::from_secs(2);
 
 /// Logs that the brokers have not confirmed messages.
 fn unconfirmed(messages: usize, topics: &[Arc<str>], limit: Duration, elapsed: Duration) {
@@ -256,85 +247,21 @@ impl Publisher for KafkaPublisher {
     }
 }
 
-/// The transactional producer of the client library.
+/// The transactional producer of a slot, with the client library.
 pub(super) struct KafkaTransactions {
-    kafka: Kafka,
     topics: Topics,
-    sending: Sending,
-    id: Str,
-    marks: MarksTopic,
-    /// This run, as the topic of the marks has it.
-    run: Run,
-    /// True if the topic has this run.
-    is_claimed: bool,
+    /// The ids of the run.
+    takeover: Arc<Takeover>,
+    slot: u32,
+    id: TransactionalId,
     /// The producer and the limit of its batches. `None` until it is initialised, and after an unknown outcome.
     producer: Option<(TransactionalProducer, usize)>,
 }
 
 impl KafkaTransactions {
-    pub(super) fn new(kafka: Kafka, topics: Topics, sending: Sending, id: Str, marks: MarksTopic) -> Self {
-        KafkaTransactions { kafka, topics, sending, id, marks, run: Run::new(), is_claimed: false, producer: None }
-    }
-
-    fn failed(&self, error: krafka::KrafkaError) -> Fault {
-        refused(&Doing::Transaction(&self.id), error)
-    }
-
-    /// Waits for a call to the transaction coordinator, and requests the list of brokers at intervals until it ends. The client
-    /// library finds the coordinator only in its list. A broker that was down at the last request is not in the list.
-    async fn coordinated<T>(&self, what: &'static str, call: impl Future<Output = T>) -> T {
-        let look = async || {
-            tokio::time::sleep(LOOK).await;
-            let _ = kafka_metadata(&self.kafka).force_refresh(Some(&[self.marks.topic()])).await;
-        };
-        let waiting = async {
-            let mut call = std::pin::pin!(call);
-            loop {
-                tokio::select! {
-                    done = &mut call => return done,
-                    () = look() => {}
-                }
-            }
-        };
-        until_brokers(|| format!("{what} the transactional id {}", self.id), waiting).await
-    }
-
-    async fn producer(&self, limit: usize) -> Result<TransactionalProducer, Fault> {
-        // The coordinator aborts a transaction after its time limit, and then refuses the producer as if another had taken
-        // over. So the messages of a transaction time out before.
-        let timeout = (self.sending.timeout + LEAD).min(LONGEST);
-        let producer = self.sending.producer(&self.kafka, limit).transaction_timeout(timeout);
-        let initialised = self.coordinated("initialised", producer.build_transactional(self.id.as_str()));
-        initialised.await.map_err(|error| self.failed(error))
-    }
-
-    /// Stores this run in a transaction, so that earlier runs see that it has taken over.
-    async fn claim(&self, producer: &TransactionalProducer) -> Result<(), Fault> {
-        producer.begin().map_err(|error| self.failed(error))?;
-        let claim = self.marks.claim(&self.run)?;
-        let claiming = async {
-            let handle = producer.enqueue(claim).await?;
-            let _ = producer.flush().await;
-            let _ = handle.await?;
-            producer.commit().await
-        };
-        let claimed = self.coordinated("stored the owner of", claiming);
-        claimed.await.map_err(|error| self.failed(error))
-    }
-
-    /// Returns the fault if a later run has taken over.
-    async fn successor(&self) -> Result<(), Fault> {
-        match self.marks.user(&self.kafka).await? {
-            Some(run) if run != self.run => {
-                let text = format!(
-                    "the transactional id {}: a later run uses it: this run stops; if two services write to this cluster, \
-                     set another exactlyOnce.transactionalID for one of them",
-                    self.id
-                );
-                Err(Fault::fatal(codes::FENCED, text))
-            }
-            _ => Ok(()),
-        }
+    pub(super) fn new(topics: Topics, takeover: Arc<Takeover>, slot: u32) -> Self {
+        let id = takeover.id(slot);
+        KafkaTransactions { topics, takeover, slot, id, producer: None }
     }
 
     /// Takes the producer, which a failure with an unknown outcome leaves behind.
@@ -343,6 +270,19 @@ impl KafkaTransactions {
             let text = "the transactional producer is not initialised: the last transaction has an unknown outcome";
             Fault::transient(codes::UNAVAILABLE, text)
         })
+    }
+
+    /// Initialises the id once more, and reads the marks of the slot.
+    async fn initialise_again(&self) -> Result<Taken, Fault> {
+        let TransactionalId { kafka, sending, marks, .. } = &self.id;
+        let (run, slots) = (self.takeover.run(), self.takeover.slots());
+        marks.prepare(kafka).await?;
+        // A later run is not disturbed.
+        self.id.successor(run).await?;
+        let producer = self.id.producer_again(run, sending.batch_bytes).await?;
+        let mut marks = marks.read(kafka, slots.of()).await?.marks;
+        marks.retain(|lane, _| slots.slot_of(&lane.partition) == self.slot);
+        Ok((producer, marks))
     }
 }
 
@@ -357,36 +297,18 @@ impl WrittenTopics for KafkaTransactions {
 impl TransactionalPublisher for KafkaTransactions {
     async fn initialise(&mut self) -> Result<HashMap<LaneId, Mark>, Fault> {
         self.producer = None;
-        self.marks.prepare(&self.kafka).await?;
-        if self.is_claimed {
-            self.successor().await?;
-        }
-        let limit = self.sending.batch_bytes;
-        let producer = self.producer(limit).await?;
-        if !self.is_claimed {
-            // An earlier run may take the id back until the claim is committed. It sees the claim at its next attempt.
-            self.claim(&producer).await.map_err(|fault| match fault.code() == codes::FENCED {
-                true => fault.with_class(FaultClass::Transient),
-                false => fault,
-            })?;
-            self.is_claimed = true;
-        }
-        let marks = self.marks.read(&self.kafka).await?;
-        self.producer = Some((producer, limit));
+        let (producer, marks) = match self.takeover.first(self.slot).await? {
+            Some(taken) => taken,
+            None => self.initialise_again().await?,
+        };
+        self.producer = Some((producer, self.id.sending.batch_bytes));
         Ok(marks)
     }
 
     async fn fenced(&mut self) -> Fault {
-        match self.successor().await {
+        match self.id.successor(self.takeover.run()).await {
             Err(fault) => fault,
-            Ok(()) => {
-                let text = format!(
-                    "the transactional id {}: the transaction did not end within its time limit, and the coordinator \
-                     aborted it",
-                    self.id
-                );
-                Fault::transient(codes::UNAVAILABLE, text)
-            }
+            Ok(()) => self.id.timed_out(),
         }
     }
 
@@ -397,12 +319,12 @@ impl TransactionalPublisher for KafkaTransactions {
             true => (producer, has),
             false => {
                 let _ = producer.close().await;
-                (self.producer(limit).await?, limit)
+                (self.id.producer_again(self.takeover.run(), limit).await?, limit)
             }
         };
-        producer.begin().map_err(|error| self.failed(error))?;
+        producer.begin().map_err(|error| self.id.failed(error))?;
         let mut sent = InFlight::new(&messages);
-        let (count, topics, limit) = (messages.len(), sent.topics.clone(), self.sending.timeout);
+        let (count, topics, limit) = (messages.len(), sent.topics.clone(), self.id.sending.timeout);
         let sending = async {
             for (place, message) in messages.into_iter().enumerate() {
                 if !sent.note(place, producer.enqueue(message).await) {
@@ -420,23 +342,23 @@ impl TransactionalPublisher for KafkaTransactions {
 
     async fn commit(&mut self) -> Result<(), Fault> {
         let (producer, has) = self.take()?;
-        let committed = self.coordinated("committed a transaction of", producer.commit());
-        committed.await.map_err(|error| self.failed(error))?;
+        let committed = self.id.coordinated("committed a transaction of", producer.commit());
+        committed.await.map_err(|error| self.id.failed(error))?;
         self.producer = Some((producer, has));
         Ok(())
     }
 
     async fn abort(&mut self) -> Result<(), Fault> {
         let (producer, has) = self.take()?;
-        let aborted = self.coordinated("aborted a transaction of", producer.abort());
-        aborted.await.map_err(|error| self.failed(error))?;
+        let aborted = self.id.coordinated("aborted a transaction of", producer.abort());
+        aborted.await.map_err(|error| self.id.failed(error))?;
         self.producer = Some((producer, has));
         Ok(())
     }
 
     async fn close(&mut self) -> Result<(), Fault> {
         match self.producer.take() {
-            Some((producer, _)) => producer.close().await.map_err(|error| self.failed(error)),
+            Some((producer, _)) => producer.close().await.map_err(|error| self.id.failed(error)),
             None => Ok(()),
         }
     }

@@ -1,8 +1,8 @@
 //! Writing rows and marks in one transaction.
 //!
-//! Each run initialises the transactional id: the coordinator ends the transaction that an earlier run left, and fences
-//! its producer. After that, the marks in the topic are final. A transaction with an unknown outcome is resolved in the
-//! same way.
+//! Each run initialises the transactional ids of its slots: the coordinator ends the transactions that earlier runs left, and
+//! fences their producers. After that, the marks in the topic are final. A transaction with an unknown outcome is resolved in
+//! the same way. A transaction has rows and marks of one slot.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,9 +20,8 @@ use super::producer::{Failures, TransactionalPublisher};
 use super::publish::{Messages, ambiguous};
 use crate::codes;
 
-/// Returns the transactional id of a unit and a destination.
+/// Returns the transactional id of a pipeline that is not split, and a destination.
 pub(super) fn default_id(host: &Host) -> Str {
-    // Transactions of a pipeline with several runs are refused: see `Destination::takes_shares`.
     format!("anabranch/{}/{}", host.pipeline, host.node).into()
 }
 

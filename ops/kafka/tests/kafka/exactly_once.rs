@@ -12,7 +12,7 @@ use serde_json::json;
 use super::server::broker;
 use super::{destination, record, values};
 
-fn settings<'a>(address: &'a str, topic: &'a str, marks: &'a str) -> [(&'a str, &'a str); 6] {
+pub fn settings<'a>(address: &'a str, topic: &'a str, marks: &'a str) -> [(&'a str, &'a str); 6] {
     [
         ("servers", address),
         ("topic", topic),
