@@ -1,4 +1,6 @@
 //! Pipelines that the nodes share, with a Kafka destination that writes records and positions in transactions.
+//!
+//! A check strikes the nodes once in each way. `ANABRANCH_KILLS=20` does it as often.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,7 +10,7 @@ use serde_json::json;
 use super::{Node, each_has, places, wait_for};
 use crate::api::{ask, end};
 use crate::comparison::Comparison;
-use crate::fault_plan::say;
+use crate::fault_plan::{choices, say, wait};
 use crate::kafka::checker::{Sequences, compare};
 use crate::process::base64_decode;
 use crate::servers::kafka::{Broker, broker};
@@ -30,7 +32,7 @@ fn pipeline(source: &str, broker: &Broker, topic: &str, processors: &str) -> Str
 /// Records whose values are their numbers.
 fn generated(broker: &Broker, topic: &str) -> String {
     let source = format!(
-        "plugin: generator, settings: {{ partitions: '{GENERATED}', rate: '400', seed: '1', format.type: structured, \
+        "plugin: generator, settings: {{ partitions: '{GENERATED}', rate: '1200', seed: '1', format.type: structured, \
          format.options.v: int }}"
     );
     let number = "{ id: number, plugin: field.set, settings: { field: .Payload.After, value: '{{ printf \"%s\" .Position }}' } }";
@@ -64,30 +66,39 @@ fn taken_over(database: &Database, name: &str) -> Duration {
     begun.elapsed()
 }
 
-/// Kills a node, pauses one for longer than its lease, and has one leave and come back. Returns how long the others needed at
-/// most until they had the slots.
-fn strike(nodes: &mut [Node; 3], database: &Database, broker: &Broker, topic: &str) -> Duration {
+/// Kills a node, pauses one for longer than its lease, and has one leave and come back, once or more often. Returns how often,
+/// and how long the others needed at most until they had the slots.
+fn strike(nodes: &mut [Node; 3], database: &Database, broker: &Broker, topic: &str) -> (usize, Duration) {
     let spread = || wait_for("slots of each node", || is_spread(database));
+    let (rounds, mut random) = choices(1);
+    let mut slowest = Duration::ZERO;
     spread();
-    wait_for_more(broker, topic);
-    nodes[0].process.signal("KILL");
-    let mut slowest = taken_over(database, "a");
-    wait_for_more(broker, topic);
-    nodes[0].restart();
-    spread();
-    nodes[1].process.signal("STOP");
-    slowest = slowest.max(taken_over(database, "b"));
-    wait_for_more(broker, topic);
-    // It wakes up when others have its slots, perhaps within a transaction.
-    nodes[1].process.signal("CONT");
-    spread();
-    wait_for_more(broker, topic);
-    nodes[2].process.signal("TERM");
-    slowest = slowest.max(taken_over(database, "c"));
-    nodes[2].restart();
-    spread();
-    wait_for_more(broker, topic);
-    slowest
+    for _ in 0..rounds {
+        let mut at = [0, 1, 2];
+        random.shuffle(&mut at);
+        let [killed, paused, left] = at;
+        wait_for_more(broker, topic);
+        wait(&mut random, 0..300);
+        nodes[killed].process.signal("KILL");
+        slowest = slowest.max(taken_over(database, NAMES[killed]));
+        wait_for_more(broker, topic);
+        nodes[killed].restart();
+        spread();
+        wait(&mut random, 0..300);
+        nodes[paused].process.signal("STOP");
+        slowest = slowest.max(taken_over(database, NAMES[paused]));
+        wait_for_more(broker, topic);
+        // It wakes up when others have its slots, perhaps within a transaction.
+        nodes[paused].process.signal("CONT");
+        spread();
+        wait_for_more(broker, topic);
+        nodes[left].process.signal("TERM");
+        slowest = slowest.max(taken_over(database, NAMES[left]));
+        nodes[left].restart();
+        spread();
+        wait_for_more(broker, topic);
+    }
+    (rounds, slowest)
 }
 
 /// Returns the numbers of each partition of the generator, in the order of the topic.
@@ -114,7 +125,7 @@ fn a_generator_is_spread_over_nodes_and_each_record_arrives_once() {
     let topic = broker.topic("generated", 1, &json!({}));
     let pipelines = generated(broker, &topic);
     let mut nodes = NAMES.map(|name| Node::new(name, &database, &pipelines));
-    let slowest = strike(&mut nodes, &database, broker, &topic);
+    let (rounds, slowest) = strike(&mut nodes, &database, broker, &topic);
     let of_each = nodes[1].process.printed()();
     assert!(of_each.contains("this node runs the slots"), "{of_each}");
 
@@ -139,7 +150,7 @@ fn a_generator_is_spread_over_nodes_and_each_record_arrives_once() {
     let printed: Vec<String> = nodes.iter().map(|node| node.process.printed()()).collect();
     let compared = exactly_once(&found);
     say(&format!(
-        "generator to kafka on three nodes: {total} records, lost {}, repeated {}; the others had the slots of a node after at \
+        "generator to kafka on three nodes, {rounds} rounds of faults: {total} records, lost {}, repeated {}; the others had the slots of a node after at \
          most {:.1} s",
         compared.lost,
         compared.repeated,
@@ -165,7 +176,7 @@ fn a_topic_is_copied_by_several_nodes_and_each_record_arrives_once() {
     let mut producer = broker.judge_running("fill", &given);
     let pipelines = pipeline(&source, broker, &to, "");
     let mut nodes = NAMES.map(|name| Node::new(name, &database, &pipelines));
-    let slowest = strike(&mut nodes, &database, broker, &to);
+    let (rounds, slowest) = strike(&mut nodes, &database, broker, &to);
     drop(producer.stdin.take());
     let output = producer.wait_with_output().unwrap();
     assert!(output.status.success(), "not everything was produced");
@@ -176,7 +187,7 @@ fn a_topic_is_copied_by_several_nodes_and_each_record_arrives_once() {
     let compared = compare(&found, &produced);
     let printed: Vec<String> = nodes.iter().map(|node| node.process.printed()()).collect();
     say(&format!(
-        "kafka to kafka on three nodes: {} records, lost {}, repeated {}; the others had the slots of a node after at most {:.1} s",
+        "kafka to kafka on three nodes, {rounds} rounds of faults: {} records, lost {}, repeated {}; the others had the slots of a node after at most {:.1} s",
         count * KEYS,
         compared.lost,
         compared.repeated,

@@ -8,6 +8,7 @@
 //! claims of the other.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,8 +28,8 @@ use crate::codes;
 
 /// Number of times that the ids of another number of slots are retired before the run gives up.
 const ATTEMPTS: u32 = 10;
-/// Pause after another run has taken over an id that was to be retired.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Pause in milliseconds after an id could not be retired, because another node retires it at the same time.
+const PAUSE: Range<u64> = 50..400;
 
 /// A producer that is initialised, and the marks of its slot.
 pub(super) type Taken = (TransactionalProducer, HashMap<LaneId, Mark>);
@@ -123,8 +124,9 @@ impl Takeover {
         };
         match retired.await {
             // Another run retires it too, or uses it: the claims say which.
-            Err(fault) if Fault::code(&fault) == codes::FENCED => {
-                tokio::time::sleep(PAUSE).await;
+            Err(fault) if Fault::code(&fault) == codes::FENCED || fault.class() == FaultClass::Transient => {
+                tracing::debug!(%fault, "the transactional id of another number of slots is not retired yet");
+                tokio::time::sleep(Duration::from_millis(fastrand::u64(PAUSE))).await;
                 Ok(())
             }
             retired => retired,
