@@ -6,22 +6,25 @@ mod failover;
 mod placed;
 mod pooled;
 mod shared;
+#[cfg(feature = "kafka")]
 mod soak;
 mod split;
 mod transactions;
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::api::{ask, end, get};
-use crate::process::{Process, Workspace};
+use crate::process::{PATIENCE, Process, Workspace};
 use crate::servers::postgres::Database;
 
-/// Time in which the others take over what a node had, with some to spare on a busy machine.
-const TAKEN_OVER: Duration = Duration::from_secs(40);
-
 /// Lines of JSON to a table of the same name, at most 1,000 in a second.
-fn pipeline(id: &str, file: &std::path::Path, settings: &str) -> String {
+fn pipeline(id: &str, file: &Path, settings: &str) -> String {
     format!(
         r#"  - id: {id}
     placement: shared
@@ -44,6 +47,38 @@ fn lines(count: usize) -> String {
         writeln!(text, r#"{{"id":{id}}}"#).unwrap();
         text
     })
+}
+
+/// Lines such as those of [`lines`], appended to a file as long as a test needs the load: at most 600 in a second.
+struct Feed {
+    end: Sender<()>,
+    thread: JoinHandle<usize>,
+}
+
+impl Feed {
+    /// Starts to append to an empty file.
+    fn start(file: &Path) -> Feed {
+        const PIECE: usize = 60;
+        let mut file = File::options().append(true).open(file).unwrap();
+        let (end, ended) = channel();
+        let append = move || {
+            let mut count = 0;
+            // A test that fails drops the sender.
+            while ended.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
+                let piece: String = (count..count + PIECE).map(|id| format!("{{\"id\":{id}}}\n")).collect();
+                file.write_all(piece.as_bytes()).unwrap();
+                count += PIECE;
+            }
+            count
+        };
+        Feed { end, thread: std::thread::spawn(append) }
+    }
+
+    /// Ends, and returns the number of lines.
+    fn end(self) -> usize {
+        drop(self.end);
+        self.thread.join().unwrap()
+    }
 }
 
 /// A node and what it runs in.
@@ -96,8 +131,26 @@ fn places(database: &Database) -> Vec<String> {
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < TAKEN_OVER, "waited too long for {what}");
+        assert!(begun.elapsed() < PATIENCE, "waited too long for {what}");
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Waits until a table has rows with so many ids. Fails if none is added for long.
+#[track_caller]
+fn wait_for_ids(count: usize, table: &str, database: &Database, nodes: &[Node]) {
+    let (mut there, mut since) = (0, Instant::now());
+    while there < count {
+        let before = there;
+        there = counts(database, table).1;
+        if there > before {
+            since = Instant::now();
+        }
+        if since.elapsed() > PATIENCE {
+            let printed: Vec<String> = nodes.iter().map(|node| node.process.printed()()).collect();
+            panic!("{table} has {there} of {count} ids: {}", printed.join("\n\n"));
+        }
+        std::thread::sleep(Duration::from_millis(100));
     }
 }
 
@@ -114,10 +167,10 @@ fn counts(database: &Database, table: &str) -> (usize, usize) {
 
 #[test]
 fn nodes_that_are_killed_and_paused_lose_nothing_and_double_nothing_where_it_is_fenced() {
-    const ROWS: usize = 30_000;
     let Some(database) = Database::create() else { return };
     let input = Workspace::new();
-    let file = input.write("in.txt", lines(ROWS));
+    let file = input.write("in.txt", "");
+    let feed = Feed::start(&file);
     let mut pipelines = String::new();
     for id in ["once1", "once2", "once3"] {
         database.query(&format!("CREATE TABLE {id} (id int)"));
@@ -143,15 +196,11 @@ fn nodes_that_are_killed_and_paused_lose_nothing_and_double_nothing_where_it_is_
     wait_for("the units of c", || each_has(&database, &[("a", 3), ("b", 3), ("c", 0)]));
     nodes[2].restart();
 
-    let begun = Instant::now();
+    let rows = feed.end();
     for table in ["once1", "once2", "once3", "some1", "some2", "some3"] {
-        while counts(&database, table).1 < ROWS {
-            let printed: Vec<String> = nodes.iter().map(|node| node.process.printed()()).collect();
-            assert!(begun.elapsed() < Duration::from_secs(90), "{table}: {}", printed.join("\n\n"));
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        wait_for_ids(rows, table, &database, &nodes);
         if table.starts_with("once") {
-            assert_eq!(counts(&database, table), (ROWS, ROWS), "{table}");
+            assert_eq!(counts(&database, table), (rows, rows), "{table}");
         }
     }
     let printed = nodes[1].process.printed()();
@@ -162,10 +211,10 @@ fn nodes_that_are_killed_and_paused_lose_nothing_and_double_nothing_where_it_is_
 
 #[test]
 fn a_pipeline_that_is_handed_over_repeats_no_record() {
-    const ROWS: usize = 8_000;
     let Some(database) = Database::create() else { return };
     let input = Workspace::new();
-    let file = input.write("in.txt", lines(ROWS));
+    let file = input.write("in.txt", "");
+    let feed = Feed::start(&file);
     let mut pipelines = String::new();
     // Without a key and without exactly once: a record that is delivered again is there twice.
     for id in ["p1", "p2"] {
@@ -174,14 +223,15 @@ fn a_pipeline_that_is_handed_over_repeats_no_record() {
     }
     let a = Node::new("a", &database, &pipelines);
     wait_for("the first rows", || counts(&database, "p1").0 > 500 && counts(&database, "p2").0 > 500);
-    let mut b = Node::new("b", &database, &pipelines);
+    let b = [Node::new("b", &database, &pipelines)];
     wait_for("a share for b", || each_has(&database, &[("a", 1), ("b", 1)]));
     end(a.process);
-    b.process.wait_until("all rows", || ["p1", "p2"].iter().all(|table| counts(&database, table).1 == ROWS));
+    let rows = feed.end();
     for table in ["p1", "p2"] {
-        assert_eq!(counts(&database, table), (ROWS, ROWS), "{table}");
+        wait_for_ids(rows, table, &database, &b);
+        assert_eq!(counts(&database, table), (rows, rows), "{table}");
     }
-    end(b.process);
+    b.into_iter().for_each(|node| end(node.process));
 }
 
 #[test]

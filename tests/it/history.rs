@@ -1,28 +1,41 @@
-//! Checks a history of a destination and of its state store against what `docs/guarantees.md` promises: no record is
-//! lost or acknowledged early, one run owns the positions, and a transactional destination has each record once.
+//! Checks a history of a pipeline against what `docs/guarantees.md` and `docs/cluster.md` promise: no record is lost or
+//! acknowledged early, one run owns the positions, and a transactional destination has each record once.
 //!
 //! A history is text with one JSON object per line. Whatever happened after something else comes later:
 //!
 //! ```json
-//! {"event":"claim","slot":3,"claim":17}
+//! {"event":"split","slots":8}
+//! {"event":"claim","slot":3,"claim":17,"node":"a"}
 //! {"event":"open","slot":3,"opening":21}
-//! {"event":"write","transaction":"99","partition":"5","record":37}
+//! {"event":"connect","connection":4,"node":"a"}
+//! {"event":"read","connection":4,"partition":"5","from":35,"to":37}
+//! {"event":"write","transaction":"99","partition":"5","record":37,"node":"a"}
 //! {"event":"hold","transaction":"99","slot":3,"opening":21}
-//! {"event":"ack","slot":3,"partition":"5","record":37}
+//! {"event":"ack","slot":3,"generation":2,"partition":"5","record":37,"node":"a"}
+//! {"event":"commit","partition":"5","record":37}
 //! ```
 //!
-//! * `claim`: a run claims a slot in the state store.
+//! * `split`: the pipeline has this number of slots.
+//! * `claim`: a run of a node claims a slot in the state store.
 //! * `open`: a run opens the destination for a slot.
-//! * `write`: a committed transaction of the destination wrote a record of a partition.
+//! * `connect`: a node opens a connection to the server of the source.
+//! * `read`: the node asked for the records of a partition that begin with `from`, and the server served those up to `to`.
+//!   Some sources have no server that notes this.
+//! * `write`: a committed transaction of the destination, of a node, wrote a record of a partition.
 //! * `hold`: the same transaction passed the fence of the slot, with this opening.
-//! * `ack`: the state store stored that everything of the partition up to this record is delivered.
+//! * `ack`: the state store stored for a node that everything of the partition up to this record is delivered.
+//! * `commit`: the server of the source received that everything of the partition up to this record is acknowledged.
+//!
+//! Consecutive partitions have consecutive slots. The first acknowledgement shows which slot that of a number is.
+
+mod planted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 /// What a history without a broken promise consists of: the numbers of its events.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Records that transactions of the destination wrote.
     pub writes: usize,
@@ -32,21 +45,29 @@ pub struct Checked {
     pub claims: usize,
     /// Openings of the destination.
     pub openings: usize,
+    /// Answers of the source's server with records, to the node that had the slot.
+    pub reads: usize,
+    /// The same to other nodes. None of these records is written unless it was read by another one too.
+    pub late_reads: usize,
+    /// Positions that the source's server received.
+    pub commits: usize,
 }
 
 /// The partitions of the source, and the numbers of their records: `first`, `first + step`, `first + 2 * step`...
 pub struct Partitions {
-    /// The names of all partitions. Each has records.
+    /// The names of all partitions, which are numbers. Each has records.
     pub names: Vec<String>,
     /// Returns the first record of a partition.
     pub first: fn(&str) -> u64,
     /// The distance between a record of a partition and the next one.
     pub step: u64,
+    /// True if the history has all reads.
+    pub shows_reads: bool,
 }
 
 /// Returns the numbers of events of a history, or the first promise that it breaks, with the number of the line.
 pub fn check(history: &str, partitions: &Partitions) -> Result<Checked, String> {
-    let mut checker = Checker::new(partitions);
+    let mut checker = Checker::new(history, partitions)?;
     let mut last = 0;
     for (line, text) in (1..).zip(history.lines()) {
         checker.event(line, text).map_err(|broken| format!("line {line}: {broken}"))?;
@@ -60,12 +81,24 @@ pub fn check(history: &str, partitions: &Partitions) -> Result<Checked, String> 
 struct Checker {
     checked: Checked,
     step: u64,
+    shows_reads: bool,
     partitions: BTreeMap<String, Partition>,
+    layout: Layout,
     /// Per slot, the latest claim.
-    claims: BTreeMap<u64, Mark>,
+    claims: BTreeMap<u64, Claim>,
     /// Per slot, the latest opening.
     openings: BTreeMap<u64, Mark>,
+    connections: BTreeMap<u64, Connection>,
     transactions: BTreeMap<String, Transaction>,
+}
+
+/// Which slot a partition has.
+#[derive(Default)]
+struct Layout {
+    /// The number of slots, if it is known.
+    slots: Option<u64>,
+    /// Per number of slots, the slot of partition 0.
+    slots_of_0: BTreeMap<u64, u64>,
 }
 
 /// A number, and the line that has it.
@@ -75,38 +108,114 @@ struct Mark {
     line: usize,
 }
 
+/// The latest claim of a slot.
+#[derive(Clone)]
+struct Claim {
+    mark: Mark,
+    node: String,
+}
+
+/// A connection of a node to the server of the source, and the line in which it began.
+struct Connection {
+    node: String,
+    line: usize,
+}
+
 /// What happened to the records of a partition.
 struct Partition {
+    number: u64,
     first: u64,
     /// The records that were written, each with its line. They have no gaps: those break a promise.
     written: BTreeMap<u64, usize>,
     /// The latest acknowledgement.
     acknowledged: Option<Mark>,
+    /// The latest generation of an acknowledgement.
+    generation: Option<Mark>,
+    /// Per node, what it read since it claimed the slot last, as long as it had it.
+    reads: BTreeMap<String, Reads>,
+}
+
+/// The records from `first` to `last`, without gaps, that a node read after a claim.
+#[derive(Clone, Copy)]
+struct Reads {
+    claimed: usize,
+    range: Option<(u64, u64)>,
 }
 
 /// What a transaction of the destination did.
 #[derive(Default)]
 struct Transaction {
-    /// Its first record: the line and the partition.
-    wrote: Option<(usize, String)>,
+    /// Per slot of what it writes, the first record: the line and the partition.
+    wrote: BTreeMap<u64, (usize, String)>,
     /// The slots that it holds, with their openings.
     holds: BTreeSet<(u64, u64)>,
 }
 
+impl Layout {
+    /// Reads which slot the first acknowledgement with each number of slots is for.
+    fn of(history: &str) -> Layout {
+        let mut layout = Layout::default();
+        let mut slots = None;
+        for event in history.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            match event["event"].as_str() {
+                Some("split") => slots = event["slots"].as_u64(),
+                Some("ack") => {
+                    let partition = event["partition"].as_str().and_then(|name| name.parse::<u64>().ok());
+                    if let (Some(slots @ 1..), Some(slot), Some(partition)) = (slots, event["slot"].as_u64(), partition)
+                    {
+                        let of_0 = (slot % slots + slots - partition % slots) % slots;
+                        layout.slots_of_0.entry(slots).or_insert(of_0);
+                    }
+                }
+                _ => {}
+            }
+        }
+        layout
+    }
+
+    fn split(&mut self, slots: u64) -> Result<(), String> {
+        match slots {
+            0 => Err("the pipeline has 0 slots, although each partition has one".to_owned()),
+            _ => {
+                self.slots = Some(slots);
+                Ok(())
+            }
+        }
+    }
+
+    /// Returns the slot of a partition.
+    fn slot(&self, partition: u64) -> Result<u64, String> {
+        let slots = self.slots.ok_or("the number of slots is not known yet")?;
+        // Without an acknowledgement, any slot may be the first one.
+        Ok((self.slots_of_0.get(&slots).copied().unwrap_or(0) + partition) % slots)
+    }
+}
+
 impl Checker {
-    fn new(partitions: &Partitions) -> Self {
+    fn new(history: &str, partitions: &Partitions) -> Result<Self, String> {
         let partition = |name: &String| {
-            let first = (partitions.first)(name);
-            (name.clone(), Partition { first, written: BTreeMap::new(), acknowledged: None })
+            let number = name.parse().map_err(|_| format!("the name of partition {name:?} is not a number"))?;
+            let partition = Partition {
+                number,
+                first: (partitions.first)(name),
+                written: BTreeMap::new(),
+                acknowledged: None,
+                generation: None,
+                reads: BTreeMap::new(),
+            };
+            Ok((name.clone(), partition))
         };
-        Self {
-            checked: Checked { writes: 0, acknowledgements: 0, claims: 0, openings: 0 },
+        Ok(Self {
+            checked: Checked::default(),
             step: partitions.step,
-            partitions: partitions.names.iter().map(partition).collect(),
+            shows_reads: partitions.shows_reads,
+            partitions: partitions.names.iter().map(partition).collect::<Result<_, String>>()?,
+            layout: Layout::of(history),
             claims: BTreeMap::new(),
             openings: BTreeMap::new(),
+            connections: BTreeMap::new(),
             transactions: BTreeMap::new(),
-        }
+        })
     }
 
     /// Takes one line of the history.
@@ -114,33 +223,98 @@ impl Checker {
         let event: Value =
             serde_json::from_str(text).map_err(|error| format!("this is no event, because it is no JSON: {error}"))?;
         match string(&event, "event")? {
+            "split" => self.layout.split(number(&event, "slots")?),
             "claim" => {
                 self.checked.claims += 1;
                 let mark = Mark { number: number(&event, "claim")?, line };
-                rise(&mut self.claims, "claim", number(&event, "slot")?, mark)
+                self.claim(number(&event, "slot")?, Claim { mark, node: string(&event, "node")?.to_owned() })
             }
             "open" => {
                 self.checked.openings += 1;
+                let slot = number(&event, "slot")?;
                 let mark = Mark { number: number(&event, "opening")?, line };
-                rise(&mut self.openings, "opening", number(&event, "slot")?, mark)
+                rise(self.openings.insert(slot, mark), "opening", slot, mark)
+            }
+            "connect" => {
+                let node = string(&event, "node")?.to_owned();
+                self.connections.insert(number(&event, "connection")?, Connection { node, line });
+                Ok(())
+            }
+            "read" => {
+                let range = (number(&event, "from")?, number(&event, "to")?);
+                self.read(number(&event, "connection")?, string(&event, "partition")?, range)
             }
             "write" => {
                 self.checked.writes += 1;
                 let record = Mark { number: number(&event, "record")?, line };
-                self.write(string(&event, "transaction")?, string(&event, "partition")?, record)
+                let (transaction, partition) = (string(&event, "transaction")?, string(&event, "partition")?);
+                self.write(transaction, partition, record, string(&event, "node")?)
             }
             "hold" => self.hold(string(&event, "transaction")?, number(&event, "slot")?, number(&event, "opening")?),
             "ack" => {
                 self.checked.acknowledgements += 1;
-                number(&event, "slot")?;
-                self.acknowledge(string(&event, "partition")?, Mark { number: number(&event, "record")?, line })
+                let partition = string(&event, "partition")?;
+                self.acknowledge(partition, Mark { number: number(&event, "record")?, line })?;
+                self.generation(partition, Mark { number: number(&event, "generation")?, line })?;
+                self.owner(partition, number(&event, "slot")?, string(&event, "node")?)
+            }
+            "commit" => {
+                self.checked.commits += 1;
+                self.commit(string(&event, "partition")?, number(&event, "record")?)
             }
             other => Err(format!("there is no event {other:?}")),
         }
     }
 
-    /// A record is written once, and after the one before it.
-    fn write(&mut self, name: &str, partition: &str, record: Mark) -> Result<(), String> {
+    /// The claims of a slot rise. A node that claims it has read nothing of it.
+    fn claim(&mut self, slot: u64, claim: Claim) -> Result<(), String> {
+        let Claim { mark, ref node } = claim;
+        for partition in self.partitions.values_mut() {
+            if self.layout.slot(partition.number)? == slot {
+                partition.reads.insert(node.clone(), Reads { claimed: mark.line, range: None });
+            }
+        }
+        rise(self.claims.insert(slot, claim).map(|earlier| earlier.mark), "claim", slot, mark)
+    }
+
+    /// The node that has the slot reads on from what it has read, or from what is acknowledged. What others read does not
+    /// count, and neither do answers to an earlier run of the same node: their connection began before the claim.
+    fn read(&mut self, connection: u64, partition: &str, (from, to): (u64, u64)) -> Result<(), String> {
+        let known = find(&mut self.partitions, partition)?;
+        let Some(Connection { node, line }) = self.connections.get(&connection) else {
+            return Err(format!("there is no connection {connection}"));
+        };
+        let has_slot = self.claims.get(&self.layout.slot(known.number)?).is_some_and(|claim| claim.node == *node);
+        let reads = match known.reads.get_mut(node) {
+            Some(reads) if has_slot && *line > reads.claimed => reads,
+            _ => {
+                self.checked.late_reads += 1;
+                return Ok(());
+            }
+        };
+        self.checked.reads += 1;
+        let unacknowledged = match known.acknowledged {
+            Some(latest) => latest.number.saturating_add(self.step),
+            None => known.first,
+        };
+        let (first, last) = match reads.range {
+            Some((first, last)) if from <= last.saturating_add(self.step) => (first, last.max(to)),
+            _ if from <= unacknowledged => (from, to),
+            _ => {
+                return Err(format!(
+                    "node {node:?} reads partition {partition:?} from record {from} on, and record {unacknowledged} is \
+                     neither acknowledged nor read since line {}, where the node claimed the slot, although no record \
+                     is lost",
+                    reads.claimed
+                ));
+            }
+        };
+        reads.range = Some((first, last));
+        Ok(())
+    }
+
+    /// A record is written once, after the one before it, and by a node that read it while it had the slot.
+    fn write(&mut self, name: &str, partition: &str, record: Mark, node: &str) -> Result<(), String> {
         let known = find(&mut self.partitions, partition)?;
         let Mark { number, line } = record;
         if let Some(earlier) = known.written.get(&number) {
@@ -159,9 +333,28 @@ impl Checker {
                  although the records of a partition are written in order and without gaps"
             ));
         }
+        let slot = self.layout.slot(known.number)?;
+        if self.shows_reads {
+            let is_read = |reads: &Reads| reads.range.is_some_and(|(first, last)| (first..=last).contains(&number));
+            match known.reads.get(node) {
+                Some(reads) if is_read(reads) => {}
+                Some(Reads { claimed, .. }) => {
+                    return Err(format!(
+                        "record {number} of partition {partition:?} is written by node {node:?}, which did not read it \
+                         while it had slot {slot} after its claim in line {claimed}, although one run owns the positions"
+                    ));
+                }
+                None => {
+                    return Err(format!(
+                        "record {number} of partition {partition:?} is written by node {node:?}, which never claimed \
+                         slot {slot}, although one run owns the positions"
+                    ));
+                }
+            }
+        }
         known.written.insert(number, line);
         let transaction = self.transactions.entry(name.to_owned()).or_default();
-        transaction.wrote.get_or_insert_with(|| (line, partition.to_owned()));
+        transaction.wrote.entry(slot).or_insert_with(|| (line, partition.to_owned()));
         transaction.fenced(name, &self.openings)
     }
 
@@ -184,7 +377,7 @@ impl Checker {
                  although the acknowledgements of a partition never go back"
             ));
         }
-        // As there are no gaps, the records before it are written too.
+        // As there are no gaps, the records before it are written too. If the history has the reads, they were read.
         if !known.written.contains_key(&number) {
             let last = match known.written.last_key_value() {
                 Some((last, line)) => format!("the last one that is written is record {last} in line {line}"),
@@ -199,17 +392,67 @@ impl Checker {
         Ok(())
     }
 
+    /// The generations of acknowledgements never fall.
+    fn generation(&mut self, partition: &str, generation: Mark) -> Result<(), String> {
+        let known = find(&mut self.partitions, partition)?;
+        match known.generation.replace(generation) {
+            Some(Mark { number, line }) if generation.number < number => Err(format!(
+                "an acknowledgement of partition {partition:?} has generation {} after generation {number} in line \
+                 {line}, although the generations of a partition never fall",
+                generation.number
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// An acknowledgement is stored with the slot of its partition, for the node that has claimed it last.
+    fn owner(&mut self, partition: &str, slot: u64, node: &str) -> Result<(), String> {
+        let known = find(&mut self.partitions, partition)?;
+        let its = self.layout.slot(known.number)?;
+        if slot != its {
+            return Err(format!(
+                "partition {partition:?} is acknowledged with slot {slot} and not with slot {its}, although consecutive \
+                 partitions have consecutive slots"
+            ));
+        }
+        let claimed = match self.claims.get(&slot) {
+            Some(claim) if claim.node == node => return Ok(()),
+            Some(Claim { node, mark }) => format!("node {node:?} has claimed it in line {}", mark.line),
+            None => "no node has claimed it".to_owned(),
+        };
+        Err(format!(
+            "node {node:?} acknowledges with slot {slot} ({claimed}), although a run acknowledges nothing after another \
+             one took over"
+        ))
+    }
+
+    /// The server of the source is told only of records that are acknowledged in the state store.
+    fn commit(&mut self, partition: &str, record: u64) -> Result<(), String> {
+        let latest = match find(&mut self.partitions, partition)?.acknowledged {
+            Some(Mark { number, .. }) if record <= number => return Ok(()),
+            Some(Mark { number, line }) => format!("the last position is that of record {number} in line {line}"),
+            None => "no position is stored".to_owned(),
+        };
+        Err(format!(
+            "record {record} of partition {partition:?} is committed before its position is stored ({latest}), although \
+             the order is: durable at the destination, position stored, source acknowledged"
+        ))
+    }
+
     /// What is promised of a whole history, whose last line is `line`. That the records up to the last acknowledgement
     /// are written was checked with the acknowledgement.
     fn end(&self, line: usize) -> Result<(), String> {
-        let unfenced = |(name, transaction): (_, &Transaction)| match &transaction.wrote {
-            Some((line, partition)) if transaction.holds.is_empty() => Some((*line, partition.clone(), name)),
-            _ => None,
-        };
-        if let Some((line, partition, name)) = self.transactions.iter().filter_map(unfenced).min() {
+        let unfenced = self.transactions.iter().flat_map(|(name, transaction)| {
+            let holds = |slot: u64| transaction.holds.iter().any(|(held, _)| *held == slot);
+            let missing = transaction.wrote.iter().filter(move |(slot, _)| !holds(**slot));
+            missing.map(move |(slot, (line, partition))| (*line, partition, *slot, name, &transaction.holds))
+        });
+        if let Some((line, partition, slot, name, holds)) = unfenced.min_by_key(|(line, ..)| *line) {
+            let held: Vec<String> = holds.iter().map(|(slot, _)| slot.to_string()).collect();
+            let held = if held.is_empty() { "no slot".to_owned() } else { format!("only slots {}", held.join(", ")) };
             return Err(format!(
-                "line {line}: transaction {name:?} writes to partition {partition:?} and holds no slot, although a \
-                 transaction that writes holds at least one"
+                "line {line}: transaction {name:?} writes to partition {partition:?} of slot {slot} and holds {held}, \
+                 although a transaction holds the slot of every partition that it writes to"
             ));
         }
         if let Some((name, _)) = self.partitions.iter().find(|(_, partition)| partition.written.is_empty()) {
@@ -239,9 +482,10 @@ impl Transaction {
     }
 }
 
-/// Notes the latest number of a slot. Each claim and each opening has a number of its own: an equal one is refused too.
-fn rise(latest: &mut BTreeMap<u64, Mark>, what: &str, slot: u64, mark: Mark) -> Result<(), String> {
-    match latest.insert(slot, mark) {
+/// Compares a number of a slot with the one before it. Each claim and each opening has a number of its own: an equal one is
+/// refused too.
+fn rise(earlier: Option<Mark>, what: &str, slot: u64, mark: Mark) -> Result<(), String> {
+    match earlier {
         Some(Mark { number, line }) if mark.number <= number => Err(format!(
             "{what} {} of slot {slot} comes after {what} {number} in line {line}, although the numbers of a slot \
              only rise",
@@ -264,169 +508,4 @@ fn number(event: &Value, field: &str) -> Result<u64, String> {
 /// Returns a field of an event that is a string.
 fn string<'a>(event: &'a Value, field: &str) -> Result<&'a str, String> {
     event[field].as_str().ok_or_else(|| format!("this event has no string {field:?}: {event}"))
-}
-
-/// Checks a history of the partitions 5 (records 5, 15, 25 and so on) and 6 (records 6, 16, 26 and so on). Each word of
-/// `history` is an event, its kind and its fields separated by colons.
-fn checked(history: &str) -> Result<Checked, String> {
-    let first = |name: &str| name.parse().unwrap();
-    check(&lines(history), &Partitions { names: vec!["5".to_owned(), "6".to_owned()], first, step: 10 })
-}
-
-/// The history whose events are abbreviated, such as `write:99:5:15`.
-fn lines(history: &str) -> String {
-    let line = |event: &str| {
-        let fields: Vec<&str> = event.split(':').collect();
-        match fields[..] {
-            ["claim", slot, claim] => format!(r#"{{"event":"claim","slot":{slot},"claim":{claim}}}"#),
-            ["open", slot, opening] => format!(r#"{{"event":"open","slot":{slot},"opening":{opening}}}"#),
-            ["write", transaction, partition, record] => format!(
-                r#"{{"event":"write","transaction":"{transaction}","partition":"{partition}","record":{record}}}"#
-            ),
-            ["hold", transaction, slot, opening] => {
-                format!(r#"{{"event":"hold","transaction":"{transaction}","slot":{slot},"opening":{opening}}}"#)
-            }
-            ["ack", slot, partition, record] => {
-                format!(r#"{{"event":"ack","slot":{slot},"partition":"{partition}","record":{record}}}"#)
-            }
-            _ => panic!("{event}"),
-        }
-    };
-    history.split_whitespace().map(|event| line(event) + "\n").collect()
-}
-
-/// Two runs, the second of which takes over slot 3. All promises are kept.
-const KEPT: &str = "claim:3:17 open:3:21 claim:4:2 open:4:2 write:99:5:5 write:99:5:15 hold:99:3:21 ack:3:5:5 \
-     hold:100:4:2 write:100:6:6 claim:3:18 ack:4:6:6 open:3:22 ack:3:5:15 ack:3:5:15 write:101:5:25 write:101:6:16 \
-     hold:101:3:22 hold:101:4:2 ack:3:5:25";
-
-/// Fails unless the history breaks a promise as `expected` says.
-#[track_caller]
-fn breaks(history: &str, expected: &str) {
-    assert_eq!(checked(history).unwrap_err(), expected, "{history}");
-}
-
-#[test]
-fn a_history_that_keeps_all_promises_is_counted() {
-    let expected = Checked { writes: 5, acknowledgements: 5, claims: 3, openings: 3 };
-    assert_eq!(checked(KEPT), Ok(expected));
-}
-
-#[test]
-fn a_record_is_written_at_most_once() {
-    let again = "is written again after line 2, although a record is written at most once";
-    breaks("open:3:1 write:1:5:5 write:1:5:5", &format!("line 3: record 5 of partition \"5\" {again}"));
-    let history = "open:3:1 write:1:5:5 hold:1:3:1 write:2:5:15 hold:2:3:1 ack:3:5:15 write:3:5:5";
-    breaks(history, &format!("line 7: record 5 of partition \"5\" {again}"));
-}
-
-#[test]
-fn records_are_written_in_order_and_without_gaps() {
-    let promise = "although the records of a partition are written in order and without gaps";
-    for (history, place, record, expected) in [
-        ("write:1:5:15 write:1:5:5", 1, 15, 5),
-        ("write:1:5:5 write:1:5:25", 2, 25, 15),
-        ("write:1:5:5 write:1:6:6 write:1:5:16", 3, 16, 15),
-        ("write:1:5:5 write:1:5:4", 2, 4, 15),
-        ("write:1:5:0", 1, 0, 5),
-    ] {
-        let what = format!("record {record} of partition \"5\" is written when record {expected} is the next one");
-        breaks(history, &format!("line {place}: {what}, {promise}"));
-    }
-}
-
-#[test]
-fn an_acknowledgement_is_of_a_record_that_is_written_before_it() {
-    let promise = "although a record and all before it are written before it is acknowledged";
-    for (history, place, record, last) in [
-        ("ack:3:5:5 write:1:5:5", 1, 5, "none is written"),
-        ("write:1:6:6 ack:3:5:5", 2, 5, "none is written"),
-        ("write:1:5:5 ack:3:5:15 write:1:5:15", 2, 15, "the last one that is written is record 5 in line 1"),
-        ("write:1:5:5 write:1:5:15 ack:3:5:6", 3, 6, "the last one that is written is record 15 in line 2"),
-    ] {
-        let what = format!("record {record} of partition \"5\" is acknowledged and not written ({last})");
-        breaks(history, &format!("line {place}: {what}, {promise}"));
-    }
-}
-
-#[test]
-fn all_records_before_an_acknowledged_one_are_written() {
-    let promise = "although the records of a partition are written in order and without gaps";
-    let what = "record 25 of partition \"5\" is written when record 15 is the next one";
-    breaks("open:3:1 write:1:5:5 write:1:5:25 hold:1:3:1 ack:3:5:25", &format!("line 3: {what}, {promise}"));
-}
-
-#[test]
-fn acknowledgements_never_go_back() {
-    breaks(
-        "write:1:5:5 write:1:5:15 ack:3:5:15 ack:4:5:5",
-        "line 4: record 5 of partition \"5\" is acknowledged after record 15 in line 3, although the acknowledgements \
-         of a partition never go back",
-    );
-}
-
-#[test]
-fn claims_and_openings_of_a_slot_only_rise() {
-    let promise = "although the numbers of a slot only rise";
-    for number in [16, 17] {
-        let what = format!("claim {number} of slot 3 comes after claim 17 in line 1");
-        breaks(&format!("claim:3:17 claim:4:1 claim:3:{number}"), &format!("line 3: {what}, {promise}"));
-        let what = format!("opening {number} of slot 3 comes after opening 17 in line 1");
-        breaks(&format!("open:3:17 open:4:1 open:3:{number}"), &format!("line 3: {what}, {promise}"));
-    }
-}
-
-#[test]
-fn a_transaction_holds_only_the_latest_opening() {
-    let promise = "although a transaction holds a slot only with its latest opening";
-    for (history, place, transaction, latest) in [
-        ("open:3:21 open:3:22 write:1:5:5 hold:1:3:21", 4, 1, "the latest one is opening 22 in line 2"),
-        ("open:3:21 write:1:5:5 open:3:22 hold:1:3:21", 4, 1, "the latest one is opening 22 in line 3"),
-        ("open:3:21 hold:1:3:21 open:3:22 write:1:5:5", 4, 1, "the latest one is opening 22 in line 3"),
-        ("open:3:21 hold:1:3:21 open:3:22 hold:1:3:22", 4, 1, "the latest one is opening 22 in line 3"),
-        ("open:3:22 open:4:1 hold:2:4:1 hold:2:3:21", 4, 2, "the latest one is opening 22 in line 1"),
-        ("open:3:20 hold:1:3:21", 2, 1, "the latest one is opening 20 in line 1"),
-        ("open:4:21 hold:1:3:21", 2, 1, "the slot was not opened"),
-    ] {
-        let what = format!("transaction \"{transaction}\" holds slot 3 with opening 21 ({latest})");
-        breaks(history, &format!("line {place}: {what}, {promise}"));
-    }
-}
-
-#[test]
-fn a_transaction_that_writes_holds_a_slot() {
-    breaks(
-        "open:3:1 write:9:5:5 hold:9:3:1 write:8:5:15 write:8:5:25 write:7:6:6 ack:3:5:25",
-        "line 4: transaction \"8\" writes to partition \"5\" and holds no slot, although a transaction that writes \
-         holds at least one",
-    );
-}
-
-#[test]
-fn no_partition_is_lost() {
-    let promise = "although no record is lost";
-    breaks(
-        "open:3:1 write:1:5:5 hold:1:3:1 ack:3:5:5",
-        &format!("line 4: the history ends without a record of partition \"6\", {promise}"),
-    );
-    breaks("", &format!("line 0: the history ends without a record of partition \"5\", {promise}"));
-}
-
-#[test]
-fn lines_that_are_no_events_are_refused() {
-    breaks("write:1:7:7", "line 1: the source has no partition \"7\"");
-    breaks("ack:3:7:7", "line 1: the source has no partition \"7\"");
-    for (line, expected) in [
-        ("", "line 2: this is no event, because it is no JSON: EOF while parsing a value at line 1 column 0"),
-        (r#"{"event":"crash"}"#, "line 2: there is no event \"crash\""),
-        (r#"{"slot":3}"#, "line 2: this event has no string \"event\": {\"slot\":3}"),
-        (
-            r#"{"event":"claim","slot":3}"#,
-            "line 2: this event has no number \"claim\": {\"event\":\"claim\",\"slot\":3}",
-        ),
-    ] {
-        let history = format!("{}{line}\n", lines("open:3:1"));
-        let partitions = Partitions { names: Vec::new(), first: |_| 0, step: 1 };
-        assert_eq!(check(&history, &partitions).unwrap_err(), expected);
-    }
 }

@@ -57,7 +57,7 @@ mod fix;
 mod gallery;
 mod generated;
 mod help;
-#[cfg(feature = "postgres")]
+#[cfg(all(feature = "kafka", feature = "postgres"))]
 mod history;
 mod inspect;
 mod javascript;

@@ -6,6 +6,9 @@ pub mod kafka;
 #[cfg(feature = "kafka")]
 #[path = "servers/kafka/cluster.rs"]
 pub mod kafka_cluster;
+#[cfg(all(feature = "kafka", feature = "postgres"))]
+#[path = "servers/kafka/witness.rs"]
+pub mod kafka_witness;
 pub mod pgbouncer;
 pub mod postgres;
 #[cfg(feature = "postgres")]

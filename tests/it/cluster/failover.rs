@@ -2,9 +2,7 @@
 //!
 //! A check fails over once. `ANABRANCH_KILLS=20 cargo test --test it -- --nocapture cluster::failover` does it as often.
 
-use std::time::Duration;
-
-use super::{Node, counts, each_has, lines, wait_for};
+use super::{Feed, Node, counts, each_has, wait_for, wait_for_ids};
 use crate::api::end;
 use crate::fault_plan::number;
 use crate::process::Workspace;
@@ -20,9 +18,9 @@ fn claims_that_a_failover_loses_are_made_again_and_nothing_is_doubled() {
     let (Some(mut primary), Some(database)) = (Server::start(&["wal_level = replica"]), Database::create()) else {
         return;
     };
-    let rows = 12_000 * failovers();
     let input = Workspace::new();
-    let file = input.write("in.txt", lines(rows));
+    let file = input.write("in.txt", "");
+    let feed = Feed::start(&file);
     let tables = ["p1", "p2", "p3", "p4"];
     let mut pipelines = String::new();
     for id in tables {
@@ -76,13 +74,9 @@ fn claims_that_a_failover_loses_are_made_again_and_nothing_is_doubled() {
         wait_for("all units again", || have(&primary, &[(heir, 4)]));
         nodes[moved].restart();
     }
+    let rows = feed.end();
     for table in tables {
-        let begun = std::time::Instant::now();
-        while counts(&database, table).1 < rows {
-            let printed: Vec<String> = nodes.iter().map(|node| node.process.printed()()).collect();
-            assert!(begun.elapsed() < Duration::from_secs(120), "{table}: {}", printed.join("\n\n"));
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        wait_for_ids(rows, table, &database, &nodes);
         assert_eq!(counts(&database, table), (rows, rows), "{table}");
     }
     assert!(!each_has(&database, &[("a", 1)]), "the store is another server");

@@ -286,19 +286,20 @@ def await_health(admin, servers, given):
 
 def fill(admin, servers, given):
     """Produces messages until standard input ends, at `rate` in a second, and returns how many. The key is one of `keys`,
-    the value a number per key from 0 on. A key is in one partition, of `partitions` from `base` on."""
+    the value a number per key from 0 on, or what `form` makes of them. A key is in one partition, of `partitions` from
+    `base` on."""
     failed, count = [], 0
     producer = Producer({
         "bootstrap.servers": servers, "enable.idempotence": True, "message.timeout.ms": 300000, "linger.ms": 5,
         "log_level": 2,
     })
-    keys, rate, begun = given["keys"], given["rate"], time.time()
+    keys, rate, form, begun = given["keys"], given["rate"], given.get("form", "%(number)d"), time.time()
     poller = select.poll()
     poller.register(sys.stdin, select.POLLIN | select.POLLHUP)
     while not poller.poll(0) or count % keys:
         key = count % keys
         producer.produce(
-            given["topic"], key=f"{given['prefix']}{key}", value=str(count // keys),
+            given["topic"], key=f"{given['prefix']}{key}", value=form % {"key": key, "number": count // keys},
             partition=given["base"] + key % given["partitions"],
             on_delivery=lambda error, _: failed.append(str(error)) if error else None,
         )
