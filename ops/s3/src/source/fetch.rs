@@ -43,10 +43,12 @@ pub(super) mod keys {
 
 /// Result of fetching a find.
 pub(super) enum FetchOutcome {
-    /// A record, and its share of the bytes in flight.
-    Record(Box<Record>, usize),
+    Record(Box<Record>),
     /// The object was deleted or replaced before it could be fetched. The next sweep finds its successor.
-    Missed { key: String, delivered_before: bool, weight: usize },
+    Missed {
+        key: String,
+        delivered_before: bool,
+    },
 }
 
 /// State shared by all fetches.
@@ -59,12 +61,7 @@ pub(super) struct Fetching {
 
 impl Fetching {
     /// Returns the record of a find. Retries while the server is unavailable.
-    pub(super) async fn fetch(
-        self: Arc<Self>,
-        find: Find,
-        position: Position,
-        weight: usize,
-    ) -> Result<FetchOutcome, Fault> {
+    pub(super) async fn fetch(self: Arc<Self>, find: Find, position: Position) -> Result<FetchOutcome, Fault> {
         let Find { key, operation, version, .. } = find;
         let version = match version {
             Some(version) if !version.marker => version,
@@ -75,7 +72,7 @@ impl Fetching {
                     dated(&mut metadata, marker.modified);
                 }
                 let record = self.record(position, key, operation, metadata, Data::Absent);
-                return Ok(FetchOutcome::Record(Box::new(record), weight));
+                return Ok(FetchOutcome::Record(Box::new(record)));
             }
         };
         if version.size > self.limit {
@@ -85,14 +82,14 @@ impl Fetching {
             Some((answer, body)) => {
                 let metadata = self.describe(answer, &version, body.len());
                 let record = self.record(position, key, operation, metadata, Data::Raw(body));
-                Ok(FetchOutcome::Record(Box::new(record), weight))
+                Ok(FetchOutcome::Record(Box::new(record)))
             }
             None => {
                 tracing::info!(
                     pipeline = %self.host.pipeline, connector = %self.host.node, key, version = version.id,
                     "the object was changed or deleted before it could be read"
                 );
-                Ok(FetchOutcome::Missed { key, delivered_before: operation == Operation::Update, weight })
+                Ok(FetchOutcome::Missed { key, delivered_before: operation == Operation::Update })
             }
         }
     }

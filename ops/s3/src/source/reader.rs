@@ -1,27 +1,26 @@
-//! Reads a bucket in sweeps, and lists and fetches concurrently.
+//! Reads the objects with a prefix in sweeps, and lists and fetches concurrently.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anabranch_plugin::source::{Backlog, Read, Reader, Room};
+use anabranch_plugin::source::{Backlog, Read, Room};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::Partition;
 use anabranch_record::{Position, Record};
-use async_trait::async_trait;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, MaybeDone, OptionFuture, maybe_done};
 use futures::stream::FuturesOrdered;
 use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, sleep_until};
 
 use super::fetch::{FetchOutcome, Fetching};
+use super::limits::{FetchPermit, ListingPermit, ReadLimits};
 use super::listing::{Page, PageStart, Version};
 use super::position::{Cursor, Horizon, Purpose, SweepProgress};
 use super::sweep::{Ahead, Find, SeenObjects, Sweep};
 use crate::retry::{RequestPurpose, attended, patiently};
 
-/// Number of pending finds below which the next page is listed.
-const FEW: usize = 1000;
 /// Memory of an object in flight in addition to its bytes.
 const OVERHEAD: usize = 2 << 10;
 /// Resolution of the server's clock.
@@ -32,23 +31,21 @@ const NOTICED: i64 = 10;
 /// Minimum interval of this log line.
 const TOLD_AGAIN: Duration = Duration::from_secs(600);
 
-/// Limits and intervals of reading.
+/// Intervals of reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     /// Pause between two sweeps.
     pub(super) polling: Duration,
     /// Time to wait after the second of a change.
     pub(super) settling: Duration,
-    /// Maximum number of concurrent fetches.
-    pub(super) fetches: usize,
-    /// Maximum number of fetched bytes that are not delivered yet.
-    pub(super) bytes: usize,
 }
 
-/// Reader of a bucket.
+/// Reader of the objects with a prefix, which are a partition.
 pub(super) struct Objects {
     fetching: Arc<Fetching>,
+    partition: Partition,
     pace: Pace,
+    limits: ReadLimits,
     versioned: bool,
     /// Fingerprint of bucket and prefix.
     bucket: u32,
@@ -74,14 +71,26 @@ pub(super) struct Objects {
     group: Option<(String, Vec<Version>)>,
     finds: VecDeque<Find>,
     fetches: FuturesOrdered<BoxFuture<'static, Result<FetchOutcome, Fault>>>,
-    in_flight: usize,
-    /// Times of the last change of the objects being fetched, in the same order.
-    fetching_since: VecDeque<Option<i64>>,
+    /// The objects being fetched, in the same order.
+    in_flight: VecDeque<InFlightObject>,
+    /// The permit for the next find, while the limits do not allow it.
+    waiting: Option<MaybeDone<BoxFuture<'static, FetchPermit>>>,
+    /// Held while many finds of a page are left.
+    listing: Option<ListingPermit>,
     missed: Vec<(String, bool)>,
     /// A fetched record that exceeded the last batch.
     held: Option<Record>,
     /// Results to return after all fetched records are delivered.
     pending: VecDeque<Read>,
+}
+
+/// An object that is being fetched, or that was fetched and is not delivered yet.
+struct InFlightObject {
+    /// Bytes.
+    size: u64,
+    /// Time of its last change.
+    since: Option<i64>,
+    _permit: FetchPermit,
 }
 
 /// State of the report that the source has caught up.
@@ -100,17 +109,20 @@ enum Phase {
     /// The server's clock is being queried.
     Clock(BoxFuture<'static, Result<Horizon, Fault>>),
     /// A page is being listed.
-    Page(Box<Sweep>, BoxFuture<'static, Result<Page, Fault>>),
+    Page(Box<Sweep>, BoxFuture<'static, Result<ListedPage, Fault>>),
     /// The next page may be listed when there is room for its objects; `None` at the end of the listing.
     Listed(Box<Sweep>, Option<PageStart>),
     /// The listing is complete; its objects are being fetched.
     Ending(Box<super::sweep::CompletedSweep>),
 }
 
+/// A page, with the permit for its finds.
+type ListedPage = (Page, ListingPermit);
+
 enum Turn {
     Rested,
     Clock(Result<Horizon, Fault>),
-    Page(Result<Page, Fault>),
+    Page(Result<ListedPage, Fault>),
 }
 
 impl Phase {
@@ -131,15 +143,17 @@ impl Phase {
 impl Objects {
     pub(super) fn new(
         fetching: Fetching,
-        pace: Pace,
+        partition: Partition,
+        (pace, limits): (Pace, ReadLimits),
         versioned: bool,
-        bucket: u32,
-        place: Option<SweepProgress>,
+        (bucket, place): (u32, Option<SweepProgress>),
     ) -> Self {
         let place = place.unwrap_or(SweepProgress { purpose: Purpose::Snapshot, since: None, under_way: None });
         Objects {
             fetching: Arc::new(fetching),
+            partition,
             pace,
+            limits,
             versioned,
             bucket,
             purpose: place.purpose,
@@ -156,8 +170,9 @@ impl Objects {
             group: None,
             finds: VecDeque::new(),
             fetches: FuturesOrdered::new(),
-            in_flight: 0,
-            fetching_since: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            waiting: None,
+            listing: None,
             missed: Vec::new(),
             held: None,
             pending: VecDeque::new(),
@@ -167,7 +182,11 @@ impl Objects {
     /// Proceeds as far as possible without waiting.
     fn go_on(&mut self) {
         self.fetch();
-        if matches!(&self.phase, Phase::Listed(..)) && self.finds.len() < FEW {
+        let is_short = self.finds.len() < self.limits.few();
+        if is_short {
+            self.listing = None;
+        }
+        if matches!(&self.phase, Phase::Listed(..)) && is_short {
             let rest = Phase::Rest(Instant::now());
             match std::mem::replace(&mut self.phase, rest) {
                 Phase::Listed(sweep, Some(from)) => self.phase = Phase::Page(sweep, self.page(from)),
@@ -189,20 +208,30 @@ impl Objects {
 
     /// Starts fetches up to the limits.
     fn fetch(&mut self) {
-        while self.fetches.len() < self.pace.fetches
-            && let Some(find) = self.finds.front()
-        {
-            let size = find.version.as_ref().map_or(0, |version| version.size);
-            let weight = usize::try_from(size).unwrap_or(usize::MAX).saturating_add(OVERHEAD);
-            if self.in_flight > 0 && self.in_flight.saturating_add(weight) > self.pace.bytes {
+        while let Some(find) = self.finds.front() {
+            let (size, since) = find.version.as_ref().map_or((0, None), |it| (it.size, Some(it.modified.seconds)));
+            let Some(permit) = self.permit(usize::try_from(size).unwrap_or(usize::MAX).saturating_add(OVERHEAD)) else {
                 return;
-            }
+            };
             let Some(find) = self.finds.pop_front() else { return };
             let position = self.position(&find);
-            self.fetching_since.push_back(find.version.as_ref().map(|version| version.modified.seconds));
-            self.in_flight = self.in_flight.saturating_add(weight);
-            self.fetches.push_back(self.fetching.clone().fetch(find, position, weight).boxed());
+            self.in_flight.push_back(InFlightObject { size, since, _permit: permit });
+            self.fetches.push_back(self.fetching.clone().fetch(find, position).boxed());
         }
+    }
+
+    /// Returns a permit for the next find, which takes `bytes`, or waits for one.
+    fn permit(&mut self, bytes: usize) -> Option<FetchPermit> {
+        if let Some(waiting) = &mut self.waiting {
+            let permit = Pin::new(waiting).take_output()?;
+            self.waiting = None;
+            return Some(permit);
+        }
+        let permit = self.limits.try_fetch(bytes);
+        if permit.is_none() {
+            self.waiting = Some(maybe_done(self.limits.clone().fetch(bytes).boxed()));
+        }
+        permit
     }
 
     /// Returns the position after a find is delivered.
@@ -223,28 +252,30 @@ impl Objects {
         place.encode(self.bucket)
     }
 
-    fn page(&self, from: PageStart) -> BoxFuture<'static, Result<Page, Fault>> {
-        let (fetching, versioned) = (self.fetching.clone(), self.versioned);
+    fn page(&self, from: PageStart) -> BoxFuture<'static, Result<ListedPage, Fault>> {
+        let (fetching, limits, versioned) = (self.fetching.clone(), self.limits.clone(), self.versioned);
         async move {
+            let permit = limits.list().await;
             let what = format!("the content of bucket {}", fetching.bucket.name);
             let asked = RequestPurpose { server: &fetching.bucket.server, what: &what };
-            patiently(&fetching.host, || {
+            let page = patiently(&fetching.host, || {
                 attended(&fetching.host, asked, async {
                     match versioned {
                         true => fetching.bucket.versions(&from).await,
                         false => fetching.bucket.objects(&from).await,
                     }
                 })
-            })
-            .await
+            });
+            Ok((page.await?, permit))
         }
         .boxed()
     }
 
     fn ask_clock(&mut self) {
-        let fetching = self.fetching.clone();
+        let (fetching, limits) = (self.fetching.clone(), self.limits.clone());
         self.asked = Instant::now();
         let ask = async move {
+            let _permit = limits.list().await;
             let what = format!("the unfinished uploads to bucket {}", fetching.bucket.name);
             let asked = RequestPurpose { server: &fetching.bucket.server, what: &what };
             patiently(&fetching.host, || attended(&fetching.host, asked, fetching.bucket.horizon())).await
@@ -278,7 +309,8 @@ impl Objects {
     }
 
     /// Processes a page.
-    fn take(&mut self, page: Page) -> Result<(), Fault> {
+    fn take(&mut self, (page, permit): ListedPage) -> Result<(), Fault> {
+        self.listing = Some(permit);
         let Phase::Page(mut sweep, _) = std::mem::replace(&mut self.phase, Phase::Rest(Instant::now())) else {
             return Ok(());
         };
@@ -323,7 +355,7 @@ impl Objects {
         if ended.purpose == Purpose::Snapshot && (all || ended.resumed) {
             self.purpose = Purpose::Changes;
             let place = SweepProgress { purpose: Purpose::Changes, since: self.since.clone(), under_way: None };
-            self.pending.push_back(Read::Progress(Partition::ONLY, place.encode(self.bucket)));
+            self.pending.push_back(Read::Progress(self.partition.clone(), place.encode(self.bucket)));
         }
         if !all {
             // Read the rest of the bucket immediately, and changes in this second when it is over.
@@ -362,9 +394,8 @@ impl Objects {
         let mut next = Some(first);
         while let Some(outcome) = next.take() {
             match outcome {
-                Ok(FetchOutcome::Record(record, weight)) => {
-                    self.fetching_since.pop_front();
-                    self.in_flight = self.in_flight.saturating_sub(weight);
+                Ok(FetchOutcome::Record(record)) => {
+                    self.in_flight.pop_front();
                     let size = record.weight();
                     if !records.is_empty() && bytes + size > room.bytes {
                         self.held = Some(*record);
@@ -373,9 +404,8 @@ impl Objects {
                     bytes += size;
                     records.push(*record);
                 }
-                Ok(FetchOutcome::Missed { key, delivered_before, weight }) => {
-                    self.fetching_since.pop_front();
-                    self.in_flight = self.in_flight.saturating_sub(weight);
+                Ok(FetchOutcome::Missed { key, delivered_before }) => {
+                    self.in_flight.pop_front();
                     self.missed.push((key, delivered_before));
                 }
                 Err(fault) if records.is_empty() => return Err(fault),
@@ -398,13 +428,14 @@ impl Objects {
         if self.caught_up == CaughtUp::Said {
             self.caught_up = CaughtUp::Outdated;
         }
-        Read::Rows { partition: Partition::ONLY, records }
+        Read::Rows { partition: self.partition.clone(), records }
     }
-}
 
-#[async_trait]
-impl Reader for Objects {
-    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+    /// Returns the next records, as soon as there are any. Cancel-safe.
+    ///
+    /// # Errors
+    /// Those of the requests, after retries.
+    pub(super) async fn read(&mut self, room: Room) -> Result<Read, Fault> {
         loop {
             if let Some(record) = self.held.take() {
                 return Ok(self.rows(vec![record]));
@@ -416,6 +447,7 @@ impl Reader for Objects {
                 }
                 return Ok(read);
             }
+            let permit = OptionFuture::from(self.waiting.as_mut());
             tokio::select! {
                 biased;
                 Some(outcome) = self.fetches.next(), if !self.fetches.is_empty() => {
@@ -424,6 +456,7 @@ impl Reader for Objects {
                         return Ok(self.rows(records));
                     }
                 }
+                Some(()) = permit => {}
                 turn = self.phase.turn() => match turn {
                     Turn::Rested => self.ask_clock(),
                     Turn::Clock(clock) => {
@@ -437,25 +470,30 @@ impl Reader for Objects {
         }
     }
 
-    fn left(&self) -> Option<String> {
-        self.ahead.words()
+    pub(super) fn partition(&self) -> &Partition {
+        &self.partition
     }
 
-    /// Counts only listed pages: the listing may be incomplete.
-    async fn backlog(&mut self) -> Option<Backlog> {
+    /// Returns the objects that the last sweep held back.
+    pub(super) fn ahead(&self) -> &Ahead {
+        &self.ahead
+    }
+
+    /// Returns the unread part. Counts only listed pages: the listing may be incomplete.
+    pub(super) fn backlog(&self) -> Backlog {
         let waiting = self.finds.iter().filter_map(|find| find.version.as_ref());
         let listed: u64 = waiting.clone().map(|version| version.size).sum();
-        let fetching = self.in_flight.saturating_sub(self.fetches.len() * OVERHEAD);
+        let fetching = self.in_flight.iter().map(|object| object.size).fold(0, u64::saturating_add);
         let changed = waiting.map(|version| version.modified.seconds);
-        let oldest = changed.chain(self.fetching_since.iter().flatten().copied()).min();
+        let oldest = changed.chain(self.in_flight.iter().filter_map(|object| object.since)).min();
         let objects = self.finds.len() + self.fetches.len() + usize::from(self.held.is_some());
-        Some(Backlog {
+        Backlog {
             objects: Some((objects as u64).saturating_add(self.ahead.objects)),
-            bytes: Some(listed.saturating_add(fetching as u64).saturating_add(self.ahead.bytes)),
+            bytes: Some(listed.saturating_add(fetching).saturating_add(self.ahead.bytes)),
             since: oldest.and_then(moment),
             ahead: self.ahead.objects,
             ..Backlog::default()
-        })
+        }
     }
 }
 

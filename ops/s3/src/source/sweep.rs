@@ -101,6 +101,14 @@ impl Ahead {
         }
     }
 
+    /// Adds those of another partition.
+    pub(super) fn add(&mut self, other: &Ahead) {
+        self.objects = self.objects.saturating_add(other.objects);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        let firsts = [self.first.take(), other.first.clone()];
+        self.first = firsts.into_iter().flatten().min_by_key(|(_, at, _)| *at);
+    }
+
     /// Describes them for messages; `None` if there are none.
     pub(super) fn words(&self) -> Option<String> {
         let (key, at, now) = self.first.as_ref()?;
