@@ -8,6 +8,8 @@ mod ahead;
 mod destination;
 #[path = "s3/foreign.rs"]
 mod foreign;
+#[path = "s3/prefixes.rs"]
+mod prefixes;
 #[path = "s3/reading.rs"]
 mod reading;
 #[path = "../../../tests/it/servers/s3.rs"]
