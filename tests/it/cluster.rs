@@ -3,6 +3,7 @@
 mod applied;
 mod copied;
 mod failover;
+mod objects;
 mod placed;
 mod pooled;
 mod shared;

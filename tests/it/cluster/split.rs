@@ -46,7 +46,7 @@ fn gaps(database: &Database) -> usize {
 }
 
 /// Numbers of slots of a pipeline, by the nodes that have them.
-fn shares(database: &Database, pipeline: &str) -> Vec<String> {
+pub fn shares(database: &Database, pipeline: &str) -> Vec<String> {
     if places(database).is_empty() {
         return Vec::new();
     }
