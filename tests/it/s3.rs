@@ -79,6 +79,52 @@ fn a_bucket_is_read_once_and_then_what_is_new() {
 }
 
 #[test]
+fn prefixes_are_read_side_by_side_and_have_positions_of_their_own() {
+    let server = Server::start();
+    let before = server.now() - 100;
+    for key in ["in/1/a", "in/2/a", "out/a"] {
+        server.put_with(key, "x", &[], Some(before));
+    }
+    let workspace = workspace(&server.endpoint(), &bucket_to_file(BUCKET, "          prefixes: in/1/, in/2/"));
+    let sorted = || {
+        let mut changes = changes(&workspace);
+        changes.sort();
+        changes
+    };
+    workspace.once();
+    workspace.once();
+    assert_eq!(sorted(), ["snapshot in/1/a=x", "snapshot in/2/a=x"]);
+    let positions = workspace.run(&["positions", "show", "read"]).expect_code(0).both();
+    assert!(positions.contains("in/1") && positions.contains("in/2"), "{positions}");
+    // A prefix is removed, another one is added.
+    workspace.write("pipelines/s3.yaml", bucket_to_file(BUCKET, "          prefixes: out/, in/2/"));
+    server.put("in/1/b", "y");
+    server.put("in/2/b", "y");
+    workspace.once();
+    let all = ["create in/2/b=y", "snapshot in/1/a=x", "snapshot in/2/a=x", "snapshot out/a=x"];
+    assert_eq!(sorted(), all);
+    // The removed one comes back, and continues after its position.
+    workspace.write("pipelines/s3.yaml", bucket_to_file(BUCKET, "          prefixes: out/, in/2/, in/1/"));
+    workspace.once();
+    assert_eq!(sorted(), [&["create in/1/b=y"], &all[..]].concat());
+    // Another setting begins at the beginning, and the log says so.
+    workspace.write("pipelines/s3.yaml", bucket_to_file(BUCKET, "          prefix: out/"));
+    let log = workspace.once().both();
+    assert_eq!(sorted().iter().filter(|line| *line == "snapshot out/a=x").count(), 2);
+    assert!(log.contains("each prefix without a position is read from the beginning"), "{log}");
+}
+
+#[test]
+fn prefixes_that_overlap_are_refused_at_their_place() {
+    let workspace = workspace("http://127.0.0.1:1", &bucket_to_file(BUCKET, "          prefixes: in/a, out/, in/ab/"));
+    let refused = workspace.run(&["pipelines", "validate"]).expect_code(2).both();
+    // The line and the column of the longer one.
+    let line = 1 + workspace.read("pipelines/s3.yaml").lines().position(|line| line.contains("prefixes:")).unwrap();
+    assert!(refused.contains(&format!("pipelines/s3.yaml:{line}:33")), "{refused}");
+    assert!(refused.contains(r#"the prefix "in/ab/" begins with "in/a""#), "{refused}");
+}
+
+#[test]
 fn nothing_is_lost_or_doubled_when_the_server_is_away() {
     let server = Server::start();
     for n in 0..30 {

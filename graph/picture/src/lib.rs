@@ -155,6 +155,9 @@ struct Picture<'a> {
     wires: &'a [StageBoundary],
     dead_letter_queue: DeadLetters<'a>,
     routes: Vec<Route<'a>>,
+    /// In a cluster: true if the nodes share the partitions, false if one node runs the whole pipeline; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared_by_nodes: Option<bool>,
     limits: Bounds,
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Totals<'a>>,
@@ -293,6 +296,7 @@ impl<'a> Picture<'a> {
             wires: if pass == Pass::Fused { &compiled.cuts } else { &[] },
             dead_letter_queue: DeadLetters { plugin, window_size: *window_size, window_nack_threshold: *threshold },
             routes: route::all(&compiled.lowered, replay_rows, compiled.cluster),
+            shared_by_nodes: compiled.cluster.then(|| compiled.stages.splits()),
             limits: Bounds { replay_rows, held_bytes, queue_strips, queue_bytes },
             measured: measured.map(Totals::of),
         }

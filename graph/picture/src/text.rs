@@ -330,6 +330,13 @@ impl Page {
         if !settings.is_empty() {
             let _ = writeln!(out, "    {}", self.ink.dim(&settings.join("  ")));
         }
+        if let Some(shared) = picture.shared_by_nodes {
+            let runs = match shared {
+                true => "the nodes share the partitions",
+                false => "one node at a time runs the whole pipeline",
+            };
+            let _ = writeln!(out, "{}\n  {runs}", self.ink.bold("cluster"));
+        }
         let _ = writeln!(out, "{}\n  {}", self.ink.bold("limits"), picture.limits.sentence());
     }
 }

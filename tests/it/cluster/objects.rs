@@ -142,3 +142,23 @@ fn the_prefixes_of_a_bucket_spread_and_no_object_is_lost() {
     let Some((_, ids)) = read_by_two_nodes_of_which_one_is_killed("") else { return };
     assert_eq!(ids, 10_000);
 }
+
+#[test]
+fn a_plan_says_whether_the_nodes_share_a_bucket() {
+    let mut workspace = Workspace::new();
+    workspace.env("DATABASE", "postgresql://127.0.0.1:1/x");
+    workspace.env("OBJECT_STORE", "http://127.0.0.1:1");
+    workspace.env("ACCESS_KEY_ID", "a");
+    workspace.env("SECRET_ACCESS_KEY", "of-the-test");
+    let several = format!("version: \"2.2\"\npipelines:\n{}", bucket_to_table(""));
+    let one = several.replace("prefixes: in/0/, ", "prefix: in/0/ #");
+    let (shared, whole) = ("the nodes share the partitions", "one node at a time runs the whole pipeline");
+    for (text, node, says, says_not) in
+        [(&several, true, shared, whole), (&one, true, whole, shared), (&several, false, "delivery", "the nodes share")]
+    {
+        workspace.write("pipelines/p.yaml", text);
+        let cluster = if node { &["--cluster.url", "postgresql://127.0.0.1:1/x"][..] } else { &[] };
+        let printed = workspace.run(&[&["pipelines", "plan"][..], cluster].concat()).expect_code(0).both();
+        assert!(printed.contains(says) && !printed.contains(says_not), "{printed}");
+    }
+}
