@@ -43,7 +43,7 @@ pub(crate) fn kind() -> Arc<dyn SourceKind> {
     let specification = Specification::builtin("s3", "Reads the objects of a bucket, then its changes.")
         .describe(include_str!("source/description.md"))
         .with_all(shared::source());
-    kind::source(specification, configure)
+    kind::source(specification, |settings: Settings| configure(&settings))
 }
 
 #[derive(Parameters)]
@@ -52,9 +52,9 @@ struct Settings {
     connection: Options,
     /// Prefix of the keys to read.
     prefix: Argument<Option<Str>>,
-    /// Prefixes of the keys to read, instead of prefix: at most 256, of which none begins with another one. Each is a
-    /// partition with its own position and its own listings. The nodes of a cluster can share them.
-    #[parameter(example = "events/0/, events/1/")]
+    /// Prefixes of the keys to read, instead of prefix, such as `events/0/, events/1/`: at most 256, of which none begins
+    /// with another one. Each is a partition with its own position and its own listings. The nodes of a cluster can share
+    /// them.
     prefixes: Argument<Vec<Str>>,
     /// Pause between two listings of the bucket.
     #[parameter(default = "1s")]
@@ -95,7 +95,7 @@ impl Choice for Versions {
         &[("auto", Versions::Auto), ("on", Versions::On), ("off", Versions::Off)];
 }
 
-fn configure(settings: Settings) -> Result<Arc<dyn Source>, Diagnostics> {
+fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
     let (setting, partitions) = prefixes::prefixes(&settings.prefix, &settings.prefixes)?;
     Ok(Arc::new(S3Source {
         connection: Connection::new(&settings.connection)?,
