@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::split::shares;
-use super::{Node, TAKEN_OVER, counts, wait_for};
+use super::{Node, counts, wait_for};
 use crate::api::end;
 use crate::process::Workspace;
 use crate::servers::postgres::Database;
@@ -113,11 +113,7 @@ fn read_by_two_nodes_of_which_one_is_killed(of_destination: &str) -> Option<(usi
     let killed = Instant::now();
     let at_death = counts(&database, "p").1;
     assert!(at_death < 9_600, "the node is killed in the middle");
-    while counts(&database, "p").1 < 9_600 {
-        let printed: Vec<String> = nodes.iter().map(|node| node.process.printed()()).collect();
-        assert!(killed.elapsed() < 2 * TAKEN_OVER, "{}", printed.join("\n\n"));
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    wait_for("all of them", || counts(&database, "p").1 == 9_600);
     let took = killed.elapsed();
     wait_for("the slots of a", || shares(&database, "p") == ["b:8"]);
     // The killed node comes back, and takes a part again.
