@@ -18,6 +18,10 @@ use crate::member::{Hold, Membership, Tenure};
 /// How long a node keeps a pipeline that it cannot run before it releases it.
 const UNABLE: Duration = Duration::from_secs(5);
 
+/// How long a run waits for further units when the first ones come. Nobody runs them meanwhile: together with a tick until
+/// the node sees them and two drains, this must stay below the 2 s of a planned move.
+const GATHERED: Duration = Duration::from_millis(500);
+
 /// The units that this node has of a pipeline, by slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shares(BTreeMap<u32, Hold>);
@@ -253,7 +257,7 @@ impl Keeper<'_> {
                             continue;
                         }
                         // More units: others may follow.
-                        let _ = timeout(TICK, shares.wait_for(|now| !now.held().contains(slots))).await;
+                        let _ = timeout(GATHERED, shares.wait_for(|now| !now.held().contains(slots))).await;
                         now = shares.borrow_and_update().clone();
                     }
                     self.end(&now, &running, shares).await;
@@ -306,3 +310,6 @@ impl Keeper<'_> {
         self.release(running);
     }
 }
+
+#[cfg(test)]
+mod tests;
