@@ -22,7 +22,7 @@ mod placement;
 pub use lease::{
     Announcement, HeldUnit, History, LeaseError, LeaseStore, NodeId, NodeLoad, NodeState, Overview, UnitPlace, View,
 };
-pub use member::{Hold, Member, Membership, Standing, Tenure};
+pub use member::{ConfigurationRevision, Hold, Member, Membership, Standing, Tenure};
 pub use placement::{DrainReason, RunEnd, Shares, UnitRuns, follow_units, run_units};
 
 use std::time::Duration;

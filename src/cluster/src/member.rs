@@ -50,7 +50,29 @@ pub struct Standing {
     until: Instant,
 }
 
+/// The stored configuration at one moment, as a node sees it.
+///
+/// A server that takes over may lack the latest changes, and give their numbers to others. A node that is a member of the
+/// cluster in the history of that server has another id: so numbers are compared only with the same id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigurationRevision {
+    id: NodeId,
+    number: u64,
+}
+
+impl ConfigurationRevision {
+    /// Returns `true` if a node that has read this configuration knows everything of the other one.
+    pub fn covers(self, other: ConfigurationRevision) -> bool {
+        self.id == other.id && self.number >= other.number
+    }
+}
+
 impl Standing {
+    /// Returns the configuration that the node has to read; `None` while it is not a member.
+    pub fn configuration(&self) -> Option<ConfigurationRevision> {
+        self.id.map(|id| ConfigurationRevision { id, number: self.revision })
+    }
+
     fn outside(lost: Option<String>) -> Standing {
         Standing { id: None, units: BTreeMap::new(), revision: 0, lost, until: Instant::now() }
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anabranch_cluster::{DrainReason, Membership, RunEnd, Shares, Standing, TICK, UnitRuns, follow_units, run_units};
+use anabranch_cluster::{
+    ConfigurationRevision, DrainReason, Membership, RunEnd, Shares, Standing, TICK, UnitRuns, follow_units, run_units,
+};
 use anabranch_plugin::state::{Slots, StoreError};
 use anabranch_record::text::Str;
 use anabranch_store::{Status, StopReason, StoreOwnership, StoredPipeline, between};
@@ -26,8 +28,8 @@ const STATUSES: Duration = Duration::from_secs(2);
 struct Keeper {
     control: Control,
     membership: Membership,
-    /// The revision of the configuration that this node has read.
-    known: watch::Receiver<Option<u64>>,
+    /// The configuration that this node has read.
+    known: watch::Receiver<Option<ConfigurationRevision>>,
     /// Time to drain.
     budget: Option<Duration>,
 }
@@ -57,13 +59,11 @@ pub(super) async fn place(control: Control, membership: Membership, budget: Opti
 async fn follow_configuration(
     control: &Control,
     mut standing: watch::Receiver<Standing>,
-    known: watch::Sender<Option<u64>>,
+    known: watch::Sender<Option<ConfigurationRevision>>,
 ) {
     let mut revision = None;
     loop {
-        // A node that has not joined does not know the revision.
-        let now = standing.borrow_and_update().clone();
-        let latest = now.id.map(|_| now.revision);
+        let latest = standing.borrow_and_update().configuration();
         if latest.is_some() && latest != revision {
             match refresh(control).await {
                 Ok(()) => {
@@ -191,9 +191,9 @@ impl UnitRuns for PipelineRuns {
 impl PipelineRuns {
     /// Returns `true` if this node has the latest configuration.
     async fn is_current(&self) -> bool {
-        let latest = self.keeper.membership.standing().borrow().revision;
+        let Some(latest) = self.keeper.membership.standing().borrow().configuration() else { return false };
         let mut known = self.keeper.known.clone();
-        let is_known = known.wait_for(|known| known.is_some_and(|known| known >= latest));
+        let is_known = known.wait_for(|known| known.is_some_and(|known| known.covers(latest)));
         timeout(TICK, is_known).await.is_ok_and(|known| known.is_ok())
     }
 

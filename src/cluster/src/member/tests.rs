@@ -414,3 +414,18 @@ fn mistakes_of_the_store_are_found() {
         assert!(found.is_some(), "{planted:?}");
     }
 }
+
+/// The server that took over gave the number of a lost change to another one.
+#[tokio::test(start_paused = true)]
+async fn a_configuration_of_another_history_is_read_again_whatever_its_number() {
+    let memory = Memory::with(1);
+    let membership = join(&memory);
+    pass(TICK * 2).await;
+    let configuration = || membership.standing().borrow().configuration().unwrap();
+    let before = configuration();
+    memory.rows(|rows| rows.history += 1);
+    pass(TICK * 8).await;
+    let after = configuration();
+    assert_eq!(after.number, before.number);
+    assert!(!before.covers(after) && after.covers(after));
+}
