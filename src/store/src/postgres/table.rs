@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use anabranch_plugin::state::{ResultKey, StoreError};
 use anabranch_record::text::Str;
 use bytes::Bytes;
+use serde_json::{Map, Value};
 use tokio_postgres::GenericClient;
 
 use super::PostgresError;
@@ -408,9 +409,10 @@ impl Table {
         let Some(row) = transaction.query_opt(&sql, &[&pipeline]).await? else { return Ok(Ok(WriteResult::Nothing)) };
         match understand(pipeline, row.get(0)) {
             Err(error) => Ok(Err(error)),
-            Ok(mut stored) => {
+            Ok(before) => {
+                let mut stored = before.clone();
                 change(&mut stored);
-                match json(&stored) {
+                match amended(row.get(0), &before, &stored) {
                     Ok(json) => self.put_pipeline(transaction, &stored.id, &json).await?,
                     Err(error) => return Ok(Err(error)),
                 }
@@ -530,6 +532,22 @@ impl Table {
 pub(super) fn json(pipeline: &StoredPipeline) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(pipeline)
         .map_err(|error| StoreError::Damaged(format!("pipeline {} cannot be written: {error}", pipeline.id)))
+}
+
+/// Serializes a pipeline of which some fields changed. The others stay as they are in `text`, its stored form: the node of a
+/// later version may have written fields that this program does not know.
+fn amended(text: &[u8], before: &StoredPipeline, after: &StoredPipeline) -> Result<Vec<u8>, StoreError> {
+    let amend = || {
+        let fields = |pipeline| serde_json::from_slice::<Map<String, Value>>(&serde_json::to_vec(pipeline)?);
+        let (before, after) = (fields(before)?, fields(after)?);
+        let mut stored: Map<String, Value> = serde_json::from_slice(text)?;
+        stored.retain(|field, _| after.contains_key(field) || !before.contains_key(field));
+        stored.extend(after.into_iter().filter(|(field, value)| before.get(field) != Some(value)));
+        serde_json::to_vec(&stored)
+    };
+    amend().map_err(|error: serde_json::Error| {
+        StoreError::Damaged(format!("pipeline {} cannot be written: {error}", after.id))
+    })
 }
 
 /// Returns bytes that the server cannot compress.

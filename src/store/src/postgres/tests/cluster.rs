@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use anabranch_cluster::{Announcement, LeaseError, LeaseStore as _, Membership, NodeId, Tenure};
 use anabranch_plugin::state::Slots;
+use anabranch_record::text::Str;
 use tokio::time::Instant;
 
 use super::super::proxy::{FROZEN, OPEN, Proxy};
 use super::*;
+use crate::entity::{Status, StoredPipeline};
 use crate::postgres::leases::Leases;
 
 fn settings(database: &Database) -> PostgresDatabase {
@@ -272,4 +274,24 @@ async fn the_first_form_of_a_cluster_is_read() {
         store.pipelines().await.unwrap().into_iter().map(|stored| (stored.id, stored.placement)).collect();
     assert_eq!(ids, [("lines".into(), Some("disk".into())), ("numbers".into(), None)]);
     membership.leave().await;
+}
+
+/// Nodes of two versions work side by side.
+#[tokio::test]
+async fn a_status_leaves_fields_of_a_later_version_as_they_are() {
+    let Some(database) = Database::create() else { return };
+    let (store, _leases) = cluster(&database, 0).await;
+    let id = Str::from_static("p");
+    store.replace(StoredPipeline::new(id.clone(), id.clone(), Str::default())).await.unwrap();
+    database.query(
+        "UPDATE kv SET value = convert_to((convert_from(value, 'UTF8')::jsonb || '{\"later\": [1, null]}')::text, 'UTF8') \
+         WHERE kind = 'pipeline'",
+    );
+    store.set_status(&id, Status::Running).await.unwrap();
+    store.set_status(&id, Status::Finished).await.unwrap();
+    let later = database.query(
+        "SELECT convert_from(value, 'UTF8')::jsonb ->> 'later', convert_from(value, 'UTF8')::jsonb -> 'status' ->> 'state' \
+         FROM kv WHERE kind = 'pipeline'",
+    );
+    assert_eq!(later, ["[1, null]|finished"]);
 }
