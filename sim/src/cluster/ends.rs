@@ -15,6 +15,7 @@ use async_trait::async_trait;
 use tokio::time::sleep;
 
 use super::PlantedFault;
+use super::forms::{ProgramVersion, row_number};
 use super::scenario::SinkKind;
 use super::sink::{Refused, SinkWriter};
 use super::world::{RunId, World, partition};
@@ -36,8 +37,8 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn record(&self) -> Record {
-        let mut record = Record::create(position(self.number), Data::Absent, Data::Absent);
+    fn record(&self, version: ProgramVersion) -> Record {
+        let mut record = Record::create(version.position(self.number), Data::Absent, Data::Absent);
         record.metadata.insert(PARTITION, self.partition.0.to_string());
         record
     }
@@ -48,20 +49,12 @@ impl Row {
     }
 }
 
-fn position(number: u64) -> Position {
-    Position::copy_from(number.to_string().as_bytes())
-}
-
-/// Returns the number of the row at a position; 0 = before the first.
-pub(super) fn row_number(position: &Position) -> u64 {
-    std::str::from_utf8(&position.0).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
-}
-
 /// A run on a node.
 #[derive(Clone)]
 pub(super) struct RunOf {
     pub(super) world: Arc<World>,
     pub(super) run: RunId,
+    pub(super) version: ProgramVersion,
 }
 
 /// The source: rows of several partitions, which appear as time passes.
@@ -82,17 +75,29 @@ impl Source for ClusterSource {
     }
 
     async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
-        sleep(self.0.world.call().0).await;
-        let after = |partition: &Partition| resume.get(partition).map_or(0, |mark| row_number(&mark.position));
-        let partitions = (0..self.0.world.scenario.partitions).map(partition);
-        let read = partitions.filter(|partition| host.slots.has(partition)).map(|it| (after(&it), it)).collect();
-        let reader = ClusterReader { world: self.0.world.clone(), read, next: 0 };
-        Ok(OpenedSource::new(Box::new(reader), Box::new(ClusterAcker(self.0.world.clone()))))
+        let RunOf { world, run, version } = self.0.clone();
+        sleep(world.call().0).await;
+        let mut read = Vec::new();
+        for partition in (0..world.scenario.partitions).map(partition).filter(|partition| host.slots.has(partition)) {
+            let Some(mark) = resume.get(&partition) else {
+                read.push((0, partition));
+                continue;
+            };
+            let (after, stored) = (version.resumed(&mark.position, world.planted), row_number(&mark.position));
+            if after != stored {
+                let what = format!("run {run} resumes {} after row {after}, and {stored} are stored", partition.0);
+                world.lock().breaks(what);
+            }
+            read.push((after, partition));
+        }
+        let reader = ClusterReader { world: world.clone(), version, read, next: 0 };
+        Ok(OpenedSource::new(Box::new(reader), Box::new(ClusterAcker(world))))
     }
 }
 
 struct ClusterReader {
     world: Arc<World>,
+    version: ProgramVersion,
     /// The last row that was read of each partition.
     read: Vec<(u64, Partition)>,
     next: usize,
@@ -101,9 +106,8 @@ struct ClusterReader {
 #[async_trait]
 impl Reader for ClusterReader {
     async fn read(&mut self, room: Room) -> Result<Read, Fault> {
-        let scenario = &self.world.scenario;
         loop {
-            let there = (self.world.now() / scenario.period).min(scenario.rows);
+            let there = self.world.rows();
             for _ in 0..self.read.len() {
                 self.next = (self.next + 1) % self.read.len();
                 let (last, partition) = &mut self.read[self.next];
@@ -111,7 +115,8 @@ impl Reader for ClusterReader {
                 if *last < to {
                     let rows = *last + 1..=to;
                     *last = to;
-                    let records = rows.map(|number| Row { partition: partition.clone(), number }.record()).collect();
+                    let record = |number| Row { partition: partition.clone(), number }.record(self.version);
+                    let records = rows.map(record).collect();
                     return Ok(Read::Rows { partition: partition.clone(), records });
                 }
             }
@@ -169,11 +174,15 @@ pub(super) struct ClusterDestination(pub(super) RunOf);
 #[async_trait]
 impl Destination for ClusterDestination {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
-        let RunOf { world, run } = self.0.clone();
+        let RunOf { world, run, .. } = self.0.clone();
         // A node may be paused before it, and after it.
         let opening = world.opening();
         sleep(opening).await;
-        let epoch = world.lock().sink.opens(host.slots);
+        let epoch = {
+            let mut state = world.lock();
+            state.resumes(host.slots);
+            state.sink.opens(host.slots)
+        };
         world.note(|| format!("run {run} opens the destination"));
         sleep(world.call().0).await;
         Ok(Box::new(ClusterWriter { world, writer: SinkWriter { run, slots: host.slots, epoch } }))

@@ -4,18 +4,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anabranch_cluster::{DrainReason, Membership, RunEnd, Shares, UnitRuns};
+use anabranch_cluster::{ConfigurationRevision, DrainReason, Membership, RunEnd, Shares, TICK, UnitRuns};
 use anabranch_graph::exec::{RunOptions, start};
 use anabranch_graph::plan::StagePlan;
 use anabranch_plugin::state::Slots;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::PlantedFault;
 use super::ends::{ClusterDestination, ClusterSource, NoLetters, RunOf};
 use super::store::{RunStore, Way};
+use super::tables::FileSet;
+use super::world::RunPlace;
 use crate::plain::{Ends, compiled, services};
 
 /// Time between a failure of a run and the next one.
@@ -25,14 +27,25 @@ const BUDGET: Duration = Duration::from_secs(5);
 
 /// The orders to a run.
 enum RunOrder {
-    Drain,
+    Drain(DrainReason),
     Kill,
 }
+
+/// The configuration that a node has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Configuration {
+    pub(super) revision: ConfigurationRevision,
+    pub(super) set: FileSet,
+}
+
+/// What a node knows of the configuration; `None` = nothing yet.
+type Known = watch::Receiver<Option<Configuration>>;
 
 /// The runs of the pipeline on a node.
 pub(super) struct SimulatedRuns {
     way: Way,
     membership: Membership,
+    known: Known,
     current: Mutex<Current>,
     has_ended: watch::Sender<bool>,
 }
@@ -45,8 +58,8 @@ struct Current {
 }
 
 impl SimulatedRuns {
-    pub(super) fn new(way: Way, membership: Membership) -> SimulatedRuns {
-        SimulatedRuns { way, membership, current: Mutex::default(), has_ended: watch::Sender::new(true) }
+    pub(super) fn new(way: Way, membership: Membership, known: Known) -> SimulatedRuns {
+        SimulatedRuns { way, membership, known, current: Mutex::default(), has_ended: watch::Sender::new(true) }
     }
 
     fn order(&self, order: RunOrder) {
@@ -63,7 +76,10 @@ impl UnitRuns for SimulatedRuns {
     }
 
     async fn may_begin(&self, _: &Shares) -> bool {
-        true
+        let Some(latest) = self.membership.standing().borrow().configuration() else { return false };
+        let mut known = self.known.clone();
+        let is_known = known.wait_for(|known| known.is_some_and(|known| known.revision.covers(latest)));
+        timeout(TICK, is_known).await.is_ok_and(|known| known.is_ok())
     }
 
     fn begin(&self, slots: Slots) -> bool {
@@ -73,6 +89,7 @@ impl UnitRuns for SimulatedRuns {
         let task = RunTask {
             way: self.way.clone(),
             membership: self.membership.clone(),
+            known: self.known.clone(),
             slots,
             is_lost: is_lost.clone(),
             has_ended: self.has_ended.clone(),
@@ -83,8 +100,8 @@ impl UnitRuns for SimulatedRuns {
         true
     }
 
-    fn drain(&self, _: DrainReason) {
-        self.order(RunOrder::Drain);
+    fn drain(&self, reason: DrainReason) {
+        self.order(RunOrder::Drain(reason));
     }
 
     async fn abandon(&self) {
@@ -113,31 +130,38 @@ impl UnitRuns for SimulatedRuns {
 struct RunTask {
     way: Way,
     membership: Membership,
+    known: Known,
     slots: Slots,
     is_lost: Arc<AtomicBool>,
     has_ended: watch::Sender<bool>,
 }
 
 impl RunTask {
-    async fn run(self, mut orders: mpsc::UnboundedReceiver<RunOrder>) {
+    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<RunOrder>) {
         self.run_until_ordered(&mut orders).await;
+        if self.way.world.is_planted(PlantedFault::DrainedLate) {
+            sleep(TICK * 2).await;
+        }
         self.has_ended.send_replace(true);
     }
 
-    async fn run_until_ordered(&self, orders: &mut mpsc::UnboundedReceiver<RunOrder>) {
-        let world = &self.way.world;
+    async fn run_until_ordered(&mut self, orders: &mut mpsc::UnboundedReceiver<RunOrder>) {
+        let world = self.way.world.clone();
         loop {
+            let (node, slots) = (self.way.node, self.slots);
+            let set = self.known.borrow_and_update().map_or(0, |known| known.set);
             let run = {
                 let mut state = world.lock();
                 state.runs += 1;
-                state.runs
+                let (run, began) = (state.runs, state.now);
+                state.here.insert(run, RunPlace { node, began, slots, set });
+                run
             };
-            let (node, slots) = (self.way.node, self.slots);
             world.note(|| {
-                format!("run {run} begins on node {node} with the slots {:?}", slots.iter().collect::<Vec<_>>())
+                let slots: Vec<u32> = slots.iter().collect();
+                format!("run {run} begins on node {node} with the slots {slots:?} and the files {set}")
             });
-            world.lock().here.insert(run, node);
-            let stages = match plan(&RunOf { world: world.clone(), run }) {
+            let stages = match plan(&RunOf { world: world.clone(), run, version: self.way.version }) {
                 Ok(stages) => stages,
                 Err(what) => return world.lock().breaks(what),
             };
@@ -149,17 +173,35 @@ impl RunTask {
             };
             let services = services(Arc::new(store), Some("store".into()));
             let mut running = start(stages, services, RunOptions { slots, ..RunOptions::default() });
-            let mut is_ordered = false;
+            let (mut is_ordered, mut is_changed) = (false, false);
             let ending = loop {
+                let mut known = self.known.clone();
                 tokio::select! {
                     biased;
                     ending = running.wait() => break ending,
                     order = orders.recv() => {
                         is_ordered = true;
                         match order {
-                            Some(RunOrder::Drain) => running.stop(Some(BUDGET)),
+                            Some(RunOrder::Drain(reason)) => {
+                                let mut state = world.lock();
+                                match reason {
+                                    DrainReason::Move => state.drains(slots, node),
+                                    DrainReason::Stop => state.move_ends(),
+                                }
+                                drop(state);
+                                match world.is_planted(PlantedFault::KilledInsteadOfDrained) {
+                                    true => running.kill(),
+                                    false => running.stop(Some(BUDGET)),
+                                }
+                            }
                             Some(RunOrder::Kill) | None => running.kill(),
                         }
+                    }
+                    // The service has the pipeline run again with the changed files.
+                    Ok(_) = known.wait_for(|known| known.is_some_and(|known| known.set != set)), if !is_changed => {
+                        is_changed = true;
+                        world.lock().drains(slots, node);
+                        running.stop(Some(BUDGET));
                     }
                 }
             };
@@ -171,7 +213,7 @@ impl RunTask {
             tokio::select! {
                 biased;
                 _ = orders.recv() => return,
-                () = sleep(AGAIN) => {}
+                () = sleep(if is_changed { Duration::ZERO } else { AGAIN }) => {}
             }
         }
     }

@@ -6,7 +6,8 @@ use anabranch_plugin::state::{Slots, Unit};
 use anabranch_record::mark::{LaneId, Mark, Partition};
 use anabranch_record::text::Str;
 
-use super::ends::{Row, row_number};
+use super::ends::Row;
+use super::forms::row_number;
 use super::scenario::SinkKind;
 use super::tables::PIPELINE;
 use super::world::{RunId, State};
@@ -61,11 +62,6 @@ impl Sink {
         if writer.slots.iter().all(is_latest) { Ok(()) } else { Err(Refused) }
     }
 
-    /// Returns the highest number of a row of a partition.
-    pub(super) fn last(&self, partition: &Partition) -> u64 {
-        self.rows.get(&partition.0).and_then(|rows| rows.last().copied()).unwrap_or(0)
-    }
-
     /// Returns the number of rows at the beginning of a partition of which none is missing.
     pub(super) fn prefix(&self, partition: &Partition) -> u64 {
         let Some(rows) = self.rows.get(&partition.0) else { return 0 };
@@ -85,6 +81,9 @@ impl State {
             let claimant = self.tables.claimant(&Unit { pipeline: PIPELINE.into(), slot });
             let is_new = self.sink.rows.entry(partition.0.clone()).or_default().insert(*number);
             match self.sink.kind {
+                SinkKind::Transactional | SinkKind::Fenced | SinkKind::Plain if !is_new && self.moves.are_planned => {
+                    self.breaks(format!("run {run} writes row {number} of {} again without a fault", partition.0));
+                }
                 SinkKind::Transactional if !is_new => {
                     self.breaks(format!("run {run} writes row {number} of {} again", partition.0));
                 }
@@ -94,9 +93,9 @@ impl State {
                         self.breaks(format!("run {run} writes row {number} of {} after run {before}", partition.0));
                     }
                 }
-                SinkKind::Plain if claimant > Some(run) && !self.paused.contains(&run) => {
+                SinkKind::Plain if claimant > Some(run) && !self.is_drowsy(run) => {
                     self.breaks(format!(
-                        "run {run} writes row {number} of {} after {claimant:?} has claimed it, and was not paused",
+                        "run {run} writes row {number} of {} after {claimant:?} has claimed it, and is not just woken up",
                         partition.0
                     ));
                 }

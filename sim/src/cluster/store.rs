@@ -11,7 +11,9 @@ use anabranch_record::mark::{LaneId, Mark};
 use async_trait::async_trait;
 use tokio::time::{Duration, sleep};
 
-use super::tables::{Answer, Request};
+use super::forms::ProgramVersion;
+use super::requests::{Answer, Request};
+use super::tables::FileSet;
 use super::world::{Fate, Passage, RunId, World};
 
 /// How long a client of the store waits before it gives a request up.
@@ -22,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Way {
     pub(super) world: Arc<World>,
     pub(super) node: usize,
+    pub(super) version: ProgramVersion,
 }
 
 impl Way {
@@ -31,16 +34,29 @@ impl Way {
         sleep(there).await;
         match fate {
             Fate::Answered => {
-                let answer = self.world.lock().handle(&request);
+                let answer = self.world.lock().handle(&request, self.version);
                 sleep(back).await;
                 return Some(answer);
             }
-            Fate::Unanswered => drop(self.world.lock().handle(&request)),
-            Fate::Late => self.world.delay(request),
+            Fate::Unanswered => drop(self.world.lock().handle(&request, self.version)),
+            Fate::Late => self.world.delay(request, self.version),
             Fate::Lost => {}
         }
         sleep(PATIENCE).await;
         None
+    }
+
+    /// Has the store import a set of files, unless it had it before. Returns `false` if it does not answer.
+    pub(super) async fn import(&self, set: FileSet) -> bool {
+        self.ask(Request::Import(set)).await.is_some()
+    }
+
+    /// Returns the set of files that the store has; `None` if it does not answer.
+    pub(super) async fn configuration(&self) -> Option<FileSet> {
+        match self.ask(Request::Configuration).await? {
+            Answer::Configuration(set) => Some(set),
+            _ => None,
+        }
     }
 
     async fn of_leases(&self, request: Request) -> Result<Answer, LeaseError> {
@@ -57,7 +73,7 @@ impl LeaseStore for Way {
     async fn join(&self, _: &Announcement) -> Result<NodeId, LeaseError> {
         // 48 random bits.
         let id = NodeId(self.world.lock().random.u64(1..1 << 48));
-        self.of_leases(Request::Join(id)).await?;
+        self.of_leases(Request::Join(id, self.node)).await?;
         Ok(id)
     }
 
@@ -83,9 +99,8 @@ impl LeaseStore for Way {
         self.of_leases(Request::Release(id, unit.clone())).await.map(drop)
     }
 
-    async fn end(&self, _: NodeId, _: &Unit) -> Result<(), LeaseError> {
-        // Nobody stops the pipeline.
-        Ok(())
+    async fn end(&self, id: NodeId, unit: &Unit) -> Result<(), LeaseError> {
+        self.of_leases(Request::End(id, unit.clone())).await.map(drop)
     }
 
     async fn leave(&self, id: NodeId) -> Result<(), LeaseError> {

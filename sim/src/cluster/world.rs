@@ -1,16 +1,22 @@
 //! The parts that the nodes of a simulation share: the store, the destination, the network and the time.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use anabranch_cluster::NodeId;
+use anabranch_plugin::state::Slots;
 use anabranch_record::mark::Partition;
 use fastrand::Rng;
 
 use super::PlantedFault;
+use super::forms::ProgramVersion;
+use super::oracle::Moves;
+use super::requests::Request;
 use super::scenario::{ClusterScenario, TROUBLE};
 use super::sink::Sink;
-use super::tables::{Request, Tables};
+use super::tables::{FileSet, Tables};
+use super::user::User;
 use crate::scenario::mix;
 
 /// How long the states of the store are kept that a standby may have, in milliseconds, and how far they are apart.
@@ -18,9 +24,23 @@ const KEPT: u64 = 4_000;
 const APART: u64 = 100;
 /// How long a node is busy after a pause, in milliseconds.
 const BUSY: u64 = 500;
+/// Maximum time of a call to the destination, in milliseconds.
+const CALL: u64 = 60;
+/// Rows of each partition that appear after the last fault.
+pub(super) const LAST: u64 = 5;
 
 /// A run of the pipeline on a node. Later ones have higher numbers.
 pub(super) type RunId = u64;
+
+/// A run that exists.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunPlace {
+    pub(super) node: usize,
+    pub(super) began: u64,
+    pub(super) slots: Slots,
+    /// The set of files that it runs.
+    pub(super) set: FileSet,
+}
 
 /// The changing state of a simulation.
 pub(super) struct State {
@@ -35,16 +55,20 @@ pub(super) struct State {
     /// Earlier states of the tables.
     earlier: VecDeque<(u64, Tables)>,
     /// Requests that arrive later, when nobody waits for an answer.
-    late: Vec<(u64, Request)>,
+    late: Vec<(u64, ProgramVersion, Request)>,
     pub(super) sink: Sink,
     /// Until when a node is cut off from the store.
     pub(super) cut: BTreeMap<usize, u64>,
-    /// When a node was last woken up.
+    /// When a node was last paused or woken up.
     pub(super) woken: BTreeMap<usize, u64>,
-    /// The runs that exist, with their nodes.
-    pub(super) here: BTreeMap<RunId, usize>,
-    /// Runs whose node was paused while they existed.
-    pub(super) paused: BTreeSet<RunId>,
+    /// The numbers of the nodes that have joined.
+    pub(super) ids: BTreeMap<NodeId, usize>,
+    /// The runs that exist.
+    pub(super) here: BTreeMap<RunId, RunPlace>,
+    pub(super) user: User,
+    pub(super) moves: Moves,
+    /// Since when nothing goes wrong any more.
+    pub(super) quiet: Option<u64>,
     /// Number of the latest run.
     pub(super) runs: RunId,
     pub(super) broken: Option<String>,
@@ -90,8 +114,11 @@ impl World {
             sink: Sink::new(scenario.sink),
             cut: BTreeMap::new(),
             woken: BTreeMap::new(),
+            ids: BTreeMap::new(),
             here: BTreeMap::new(),
-            paused: BTreeSet::new(),
+            user: User::new(),
+            moves: Moves::default(),
+            quiet: None,
             runs: 0,
             broken: None,
             log: logging.then(Vec::new),
@@ -125,12 +152,12 @@ impl World {
             state.earlier.push_back((now, tables));
             state.earlier.retain(|(at, _)| *at + KEPT >= now);
         }
-        let (due, later) = std::mem::take(&mut state.late).into_iter().partition(|(at, _)| *at <= now);
+        let (due, later): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut state.late).into_iter().partition(|(at, ..)| *at <= now);
         state.late = later;
-        let due: Vec<(u64, Request)> = due;
-        for (_, request) in due {
+        for (_, version, request) in due {
             state.note(|| format!("a late request arrives: {request:?}"));
-            state.handle(&request);
+            state.handle(&request, version);
         }
         now
     }
@@ -165,7 +192,7 @@ impl World {
         let mut state = self.lock();
         let faults = if state.now < TROUBLE { self.scenario.faults } else { 0 };
         let fails = faults > 0 && state.random.u64(..faults) == 0;
-        let takes = Duration::from_millis(state.random.u64(1..60));
+        let takes = Duration::from_millis(state.random.u64(1..CALL));
         (takes, fails.then(|| state.random.bool()))
     }
 
@@ -183,10 +210,19 @@ impl World {
     }
 
     /// Has a request arrive some time later.
-    pub(super) fn delay(&self, request: Request) {
+    pub(super) fn delay(&self, request: Request, version: ProgramVersion) {
         let mut state = self.lock();
         let at = state.now + state.random.u64(500..9_000);
-        state.late.push((at, request));
+        state.late.push((at, version, request));
+    }
+
+    /// Returns the number of rows that each partition has.
+    pub(super) fn rows(&self) -> u64 {
+        let state = self.lock();
+        match state.quiet {
+            None => (state.now / self.scenario.period).min(self.scenario.rows),
+            Some(_) => self.scenario.rows + LAST,
+        }
     }
 }
 
@@ -203,10 +239,16 @@ impl State {
         self.broken.get_or_insert(what);
     }
 
-    /// Notes that a node is paused.
-    pub(super) fn pauses(&mut self, node: usize) {
-        let runs = self.here.iter().filter(|(_, at)| **at == node).map(|(run, _)| *run);
-        self.paused.extend(runs);
+    /// Returns `true` if nothing that was sent or cut off is left.
+    pub(super) fn is_calm(&self) -> bool {
+        self.late.is_empty() && self.cut.values().all(|until| *until <= self.now)
+    }
+
+    /// Returns `true` if the node of a run may not know yet what happened while it was paused.
+    pub(super) fn is_drowsy(&self, run: RunId) -> bool {
+        let Some(place) = self.here.get(&run) else { return false };
+        let woken = self.woken.get(&place.node).filter(|woken| place.began < **woken);
+        woken.is_some_and(|woken| self.now < woken + BUSY + 2 * CALL)
     }
 
     /// Returns the time of the clock of the server, in milliseconds.
@@ -225,17 +267,7 @@ impl State {
         self.history += 1;
         // Requests that were sent to the old server do not arrive.
         self.late.clear();
-    }
-
-    /// Returns what is not delivered or not stored yet.
-    pub(super) fn missing(&self, scenario: &ClusterScenario) -> Option<String> {
-        (0..scenario.partitions).map(partition).find_map(|partition| {
-            let (last, stored) = (self.sink.last(&partition), self.tables.stored(&partition));
-            let missing = last < scenario.rows || stored < scenario.rows;
-            missing.then(|| {
-                format!("of {} rows of {}, {last} are delivered and {stored} stored", scenario.rows, partition.0)
-            })
-        })
+        self.user.looks_again();
     }
 }
 

@@ -18,12 +18,14 @@ pub mod balance;
 mod lease;
 mod member;
 mod placement;
+mod sets;
 
 pub use lease::{
     Announcement, HeldUnit, History, LeaseError, LeaseStore, NodeId, NodeLoad, NodeState, Overview, UnitPlace, View,
 };
 pub use member::{ConfigurationRevision, Hold, Member, Membership, Standing, Tenure};
 pub use placement::{DrainReason, RunEnd, Shares, UnitRuns, follow_units, run_units};
+pub use sets::{PastImports, SetDecision};
 
 use std::time::Duration;
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anabranch_cluster::{PastImports, SetDecision};
 use anabranch_plugin::state::StoreError;
 use anabranch_record::text::Str;
 use tokio_postgres::GenericClient;
@@ -33,22 +34,25 @@ impl Table {
         );
         let row = transaction.query_one(&sql, &[set]).await?;
         let (this, latest): (Option<i64>, i64) = (row.get(0), row.get(1));
-        match (order, this) {
-            (ImportOrder::OnRequest { .. }, Some(this)) if this == latest => {}
+        let past = PastImports { this: this.map(counted), latest: counted(latest) };
+        let is_on_request = match order {
             // Only this transaction has raised it since the user saw the plan.
-            (ImportOrder::OnRequest { revision }, _) if self.revision(transaction).await? != revision + 1 => {
-                return Ok(Ok(WriteResult::Imported(Import::Outdated)));
+            ImportOrder::OnRequest { revision } => {
+                if !past.is_current() && self.revision(transaction).await? != revision + 1 {
+                    return Ok(Ok(WriteResult::Imported(Import::Outdated)));
+                }
+                true
             }
-            (ImportOrder::OnRequest { .. }, _) => {}
-            (ImportOrder::AtStart, _) if latest > 0 && provision.is_empty() => {
+            ImportOrder::AtStart if latest > 0 && provision.is_empty() => {
                 return Ok(Ok(WriteResult::Imported(Import::Current)));
             }
-            (ImportOrder::AtStart, Some(this)) if this == latest => {
-                return Ok(Ok(WriteResult::Imported(Import::Current)));
-            }
-            (ImportOrder::AtStart, Some(_)) => return Ok(Ok(WriteResult::Imported(Import::Older))),
-            (ImportOrder::AtStart, None) => {}
-        }
+            ImportOrder::AtStart => false,
+        };
+        let number = match past.decide(is_on_request) {
+            SetDecision::Import(number) => i64::try_from(number).unwrap_or(i64::MAX),
+            SetDecision::Current => return Ok(Ok(WriteResult::Imported(Import::Current))),
+            SetDecision::Older => return Ok(Ok(WriteResult::Imported(Import::Older))),
+        };
         let mut before = BTreeMap::new();
         let compared = |stored: BTreeMap<Str, StoredPipeline>| {
             before = stored.iter().map(|(id, pipeline)| (id.clone(), pipeline.status.clone())).collect();
@@ -63,7 +67,7 @@ impl Table {
              EXCLUDED.number",
             self.state
         );
-        transaction.execute(&sql, &[set, &(latest + 1)]).await?;
+        transaction.execute(&sql, &[set, &number]).await?;
         let mut starting = BTreeSet::new();
         for change in &changes {
             let declared = provision.good.iter().find(|pipeline| pipeline.id == change.pipeline);
@@ -132,4 +136,8 @@ fn was_wanted(pipeline: &StoredPipeline, before: &BTreeMap<Str, Status>) -> bool
         Origin::File => pipeline.autostart && !pipeline.detached && !is_stopped && pipeline.status != Status::Invalid,
         Origin::Api => pipeline.status.is_live() || pipeline.status.is_stopped_by_system(),
     }
+}
+
+fn counted(stored: i64) -> u64 {
+    u64::try_from(stored).unwrap_or(0)
 }
