@@ -74,7 +74,7 @@ enum Request {
 }
 
 /// Passes on whole messages until the end of the connection.
-fn pass(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&mut Vec<u8>)) {
+fn pass(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&mut [u8])) {
     let mut next = || -> io::Result<Vec<u8>> {
         let mut size = [0; 4];
         from.read_exact(&mut size)?;
@@ -94,7 +94,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&mut Vec<u8
 }
 
 impl Connection {
-    fn request(&self, message: &mut Vec<u8>) {
+    fn request(&self, message: &[u8]) {
         let mut bytes = Bytes(message);
         let parsed = bytes.request();
         match parsed {
@@ -110,7 +110,7 @@ impl Connection {
         }
     }
 
-    fn answer(&self, message: &mut Vec<u8>) {
+    fn answer(&self, message: &mut [u8]) {
         let mut bytes = Bytes(message);
         let Some(correlation) = bytes.i32() else { return };
         match self.requests.lock().unwrap().remove(&correlation) {
