@@ -54,6 +54,10 @@ const AWAY: Duration = Duration::from_secs(1);
 /// Time limit for a connection to a server that was unreachable.
 const AWAY_OPENING: Duration = Duration::from_secs(2);
 
+/// Time limit for an answer to a node of a cluster. A network may drop its connections without closing them, and let new ones
+/// pass, so that it keeps its lease. Longer than a paused node keeps its locks, see [`RELEASE`].
+const SHARED_SILENCE: Duration = Duration::from_secs(6);
+
 /// Why the store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresError {
@@ -173,7 +177,9 @@ impl Postgres {
     pub(super) fn open_shared(database: &PostgresDatabase) -> Result<Postgres, PostgresError> {
         let table = Table::parse(&database.table)?;
         table.is_shared.set(true);
-        Postgres::start(Address::parse(&database.connection)?, table)
+        let mut address = Address::parse(&database.connection)?;
+        address.limits.statement = SHARED_SILENCE;
+        Postgres::start(address, table)
     }
 
     fn start(address: Address, table: Table) -> Result<Postgres, PostgresError> {
