@@ -92,7 +92,7 @@ pub const KILLERS: &[(Mutant, &[u64])] = &[
     (Mutant::MarksReadTooSoon, &[12, 13, 36]),
     (Mutant::ZombieWrites, &[184]),
     (Mutant::OldGenerationCounts, &[80, 218, 233]),
-    (Mutant::OpenedTooLate, &[154, 168, 187]),
+    (Mutant::OpenedTooLate, &[528, 612, 616]),
     (Mutant::ElsewhereContinues, &[7, 10, 11]),
     (Mutant::ConfirmsFromKeepalive, &[3, 11, 13]),
     (Mutant::PlaceAloneIsIdentity, &[11, 13, 24]),
