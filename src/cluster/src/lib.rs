@@ -23,7 +23,7 @@ mod sets;
 pub use lease::{
     Announcement, HeldUnit, History, LeaseError, LeaseStore, NodeId, NodeLoad, NodeState, Overview, UnitPlace, View,
 };
-pub use member::{ConfigurationRevision, Hold, Member, Membership, Standing, Tenure};
+pub use member::{ConfigurationRevision, Hold, Looker, Member, Membership, Standing, Tenure};
 pub use placement::{DrainReason, RunEnd, Shares, UnitRuns, follow_units, run_units};
 pub use sets::{PastImports, SetDecision};
 

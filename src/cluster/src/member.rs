@@ -88,6 +88,19 @@ pub struct Membership {
     labels: Vec<Str>,
 }
 
+/// Tells a node to look at the store, as long as it has another handle.
+pub struct Looker(mpsc::WeakUnboundedSender<Order>);
+
+impl Looker {
+    /// Does what [`Membership::look`] does.
+    pub fn look(&self) {
+        if let Some(orders) = self.0.upgrade() {
+            // Nobody receives it if the member has ended.
+            let _ = orders.send(Order::Look);
+        }
+    }
+}
+
 enum Order {
     Release(Unit),
     End(Unit),
@@ -140,6 +153,11 @@ impl Membership {
     /// Renews the lease now, so that a change of the store is known soon.
     pub fn look(&self) {
         self.order(Order::Look);
+    }
+
+    /// Returns a handle with which the node can be told to look, which does not keep it a member.
+    pub fn looker(&self) -> Looker {
+        Looker(self.orders.downgrade())
     }
 
     /// Has the node give all its units away, one by one as they are released, and take no more.

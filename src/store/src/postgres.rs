@@ -12,6 +12,7 @@
 
 mod connection;
 mod contents;
+mod hints;
 mod imports;
 mod leases;
 mod letters;
@@ -35,6 +36,7 @@ use tokio::time::{Instant, timeout};
 use crate::owner::{Owner, StoreOwnership};
 use crate::request::{Read, ReadResult, Write, WriteResult};
 use connection::{Address, is_passing};
+pub(crate) use hints::Hints;
 pub(crate) use leases::Leases;
 pub(crate) use owner::Ownership;
 use session::{Client, Failure, Session};

@@ -6,8 +6,9 @@ use std::time::Duration;
 use anabranch_ops_postgres::address::{Address as Given, Tls};
 use anabranch_settings::Credential;
 use tokio::time::timeout;
-use tokio_postgres::Config;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Config, Socket};
 
 use super::PostgresError;
 use super::session::{Failure, Session, answered};
@@ -28,6 +29,9 @@ pub(super) struct Limits {
     /// After a statement.
     pub(super) statement: Duration,
 }
+
+/// What has to be polled while a client is used.
+pub(super) type Connection = tokio_postgres::Connection<Socket, <Tls as MakeTlsConnect<Socket>>::Stream>;
 
 /// A server, and how to connect to it.
 pub(super) struct Address {
@@ -54,6 +58,8 @@ impl Address {
         let connect = config.get_connect_timeout().copied().unwrap_or(CONNECT);
         config.connect_timeout(connect);
         config.tcp_user_timeout(SILENCE);
+        // A connection that only listens would not notice that the network has dropped it.
+        config.keepalives_idle(SILENCE);
         // The limit of the client applies to each host and ends when the socket is open: a server that accepts and
         // stays silent needs an additional one.
         let hosts_to_try = config.get_hosts().len().max(config.get_hostaddrs().len()).max(1);
@@ -89,12 +95,17 @@ impl Address {
         Some(renewed)
     }
 
+    /// Connects with reloaded credentials. The caller has to poll the connection.
+    pub(super) async fn dial(&self) -> Result<(tokio_postgres::Client, Connection), Failure> {
+        let renewed = self.renewed();
+        let Address { config, tls, .. } = renewed.as_ref().unwrap_or(self);
+        answered(self.limits.opening, config.connect(tls.clone())).await
+    }
+
     /// Connects with reloaded credentials. The connection ends with the session.
     pub(super) async fn connect(&self) -> Result<Session, Failure> {
         let Limits { opening, statement } = self.limits;
-        let renewed = self.renewed();
-        let Address { config, tls, .. } = renewed.as_ref().unwrap_or(self);
-        let (client, connection) = answered(opening, config.connect(tls.clone())).await?;
+        let (client, connection) = self.dial().await?;
         #[expect(clippy::disallowed_methods, reason = "the runtime is the store's own and ends with its thread")]
         let driver = tokio::spawn(async move {
             if let Err(error) = connection.await {

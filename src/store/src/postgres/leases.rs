@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 use super::PostgresError;
 use super::connection::{Address, message};
 use super::contents::COPY;
+use super::hints::NOTIFY;
 use super::owner::{LEASE as OWNED, OWNER};
 use super::session::{Client, Failure, Session};
 use super::table::Table;
@@ -253,7 +254,7 @@ impl LeaseStore for Leases {
 
     async fn ask(&self, id: NodeId, of: NodeId, most: usize) -> Result<(), LeaseError> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        self.run(async |client, LeaseTables { nodes, units, .. }| {
+        self.run(async |client, LeaseTables { state, nodes, units, .. }| {
             let sql = format!(
                 "UPDATE {units} SET wanted_by = $1 WHERE (pipeline, slot) IN \
                  (SELECT u.pipeline, u.slot FROM {units} u WHERE u.owner = $2 AND NOT u.ending AND (u.wanted_by IS NULL \
@@ -261,20 +262,22 @@ impl LeaseStore for Leases {
                  ORDER BY random() LIMIT $3 FOR UPDATE SKIP LOCKED)",
                 fits(nodes)
             );
-            client.execute(&sql, &[&signed(id), &signed(of), &most]).await
+            let asked = client.execute(&sql, &[&signed(id), &signed(of), &most]).await?;
+            notify(client, state, asked).await
         })
         .await
         .map(drop)
     }
 
     async fn release(&self, id: NodeId, unit: &Unit) -> Result<(), LeaseError> {
-        self.run(async |client, LeaseTables { nodes, units, .. }| {
+        self.run(async |client, LeaseTables { state, nodes, units, .. }| {
             let sql = format!(
                 "UPDATE {units} u SET wanted_by = NULL, owner = (SELECT n.id FROM {nodes} n WHERE n.id = u.wanted_by \
                  AND n.expires > clock_timestamp() AND NOT n.leaving) \
                  WHERE pipeline = $2 AND slot = $3 AND owner = $1"
             );
-            client.execute(&sql, &[&signed(id), &unit.pipeline.as_str(), &i64::from(unit.slot)]).await
+            let released = client.execute(&sql, &[&signed(id), &unit.pipeline.as_str(), &i64::from(unit.slot)]).await?;
+            notify(client, state, released).await
         })
         .await
         .map(drop)
@@ -291,7 +294,8 @@ impl LeaseStore for Leases {
 
     async fn leave(&self, id: NodeId) -> Result<(), LeaseError> {
         self.run(async |client, tables| {
-            client.execute(&format!("DELETE FROM {} WHERE id = $1", tables.nodes), &[&signed(id)]).await
+            let left = client.execute(&format!("DELETE FROM {} WHERE id = $1", tables.nodes), &[&signed(id)]).await?;
+            notify(client, &tables.state, left).await
         })
         .await
         .map(drop)
@@ -346,6 +350,14 @@ impl LeaseStore for Leases {
             Ok(Overview { nodes, units })
         })
         .await
+    }
+}
+
+/// Hints that rows have changed, unless it was none.
+async fn notify(client: &Client, state: &str, changed: u64) -> Result<(), Failure> {
+    match changed {
+        0 => Ok(()),
+        _ => client.query_one(NOTIFY, &[&state]).await.map(drop),
     }
 }
 

@@ -11,6 +11,7 @@ use tokio_postgres::GenericClient;
 
 use super::PostgresError;
 use super::contents::COPY;
+use super::hints::NOTIFY;
 use super::session::{Client, Failure as Error, Timed, Transaction};
 use super::units::understood;
 use crate::compare;
@@ -341,6 +342,20 @@ impl Table {
                     Ok(WriteResult::Nothing)
                 }
             });
+        }
+        let concerns_nodes = |write: &Write| {
+            let of_units = matches!(
+                write,
+                Write::Want { .. }
+                    | Write::Reshape { .. }
+                    | Write::Labels(_)
+                    | Write::End { .. }
+                    | Write::Unwant { .. }
+            );
+            of_units || of_configuration(write)
+        };
+        if self.is_shared.get() && writes.iter().any(concerns_nodes) {
+            transaction.query_one(NOTIFY, &[&self.state]).await?;
         }
         Ok(outcomes)
     }

@@ -1,5 +1,6 @@
 mod cluster;
 mod copies;
+mod hints;
 mod sets;
 mod silence;
 

@@ -19,7 +19,7 @@ use crate::entity::StoredPipeline;
 use crate::error::OpenError;
 use crate::owner::StoreOwnership;
 #[cfg(feature = "postgres")]
-use crate::postgres::{Leases, Postgres, PostgresError};
+use crate::postgres::{Hints, Leases, Postgres, PostgresError};
 use crate::request::{ImportOrder, ImportedSet, Read, ReadResult, Spread, Write, WriteResult, contradiction};
 
 impl Store {
@@ -42,9 +42,21 @@ impl Store {
                     Ok(opened) => opened,
                     Err(error) => return drop(opened.send(Err(error))),
                 };
+                let hints = match Hints::of(&database) {
+                    Ok(hints) => hints,
+                    Err(error) => return drop(opened.send(Err(error))),
+                };
                 let (member, membership) = Member::new(Arc::new(leases), announced);
+                let looker = membership.looker();
                 let _ = opened.send(Ok((membership, identity)));
-                member.live().await;
+                let hinted = async {
+                    hints.follow(|| looker.look()).await;
+                    std::future::pending::<()>().await;
+                };
+                tokio::select! {
+                    () = member.live() => {}
+                    () = hinted => {}
+                }
             });
         };
         // A thread of its own: the lease must be renewed however busy the pipelines are.
