@@ -88,7 +88,7 @@ pub struct Membership {
     labels: Vec<Str>,
 }
 
-/// Tells a node to look at the store, as long as it has another handle.
+/// Has a node renew its lease, as long as the node has another handle.
 pub struct Looker(mpsc::WeakUnboundedSender<Order>);
 
 impl Looker {
@@ -155,7 +155,7 @@ impl Membership {
         self.order(Order::Look);
     }
 
-    /// Returns a handle with which the node can be told to look, which does not keep it a member.
+    /// Returns a handle that has the node renew its lease now, and does not keep it a member.
     pub fn looker(&self) -> Looker {
         Looker(self.orders.downgrade())
     }
