@@ -98,6 +98,7 @@ async fn a_unit_that_comes_runs_within_a_second_together_with_those_that_follow_
     let (tell, shares) = watch::channel(Shares([(0, hold(1))].into()));
     let runs = Arc::new(Begun { began: Mutex::default(), runs: watch::Sender::new(false) });
     let its_runs = runs.clone();
+    #[expect(clippy::disallowed_methods, reason = "the test ends it")]
     let placed = tokio::spawn(async move { run_units(&"p".into(), &*its_runs, &membership, shares).await });
     sleep(Duration::from_secs(10)).await;
     let came = Instant::now();
