@@ -7,6 +7,8 @@ pub struct Comparison {
     pub lost: usize,
     /// Changes that were written before.
     pub repeated: usize,
+    /// Some of them, where that is known.
+    pub repetitions: Vec<String>,
     /// Places where changes are out of order: a repetition may go back, but nothing may be skipped, and it must come to
     /// the last change.
     pub gaps: Vec<String>,
@@ -24,6 +26,7 @@ impl Comparison {
             self.lost, self.repeated
         );
         assert!(self.lost == 0 && gaps.is_empty() && unknown.is_empty(), "{said}");
-        assert!(self.repeated <= most, "{said}: at most {most} may be repeated");
+        let repetitions = &self.repetitions[..self.repetitions.len().min(10)];
+        assert!(self.repeated <= most, "{said}: at most {most} may be repeated, not {repetitions:#?}");
     }
 }

@@ -100,6 +100,10 @@ impl History {
                     None => found.unknown.push(format!("{place:?}: {change}")),
                     Some(at) if last.is_some_and(|last| at < last || (at == last && history[at].0 > folded)) => {
                         found.repeated += 1;
+                        let number = history[at].0;
+                        found
+                            .repetitions
+                            .push(format!("{place:?}: change {number} (folded: {folded}), {at} after {last:?}"));
                     }
                     Some(_) => {}
                 }
