@@ -95,13 +95,17 @@ impl Node {
 
     /// A node that reaches its store at another address than `database`, for example through a proxy.
     fn with_store(name: &str, store: &str, database: &Database, pipelines: &str) -> Node {
+        Node::start(Node::workspace(name, store, database, pipelines))
+    }
+
+    fn workspace(name: &str, store: &str, database: &Database, pipelines: &str) -> Workspace {
         let mut workspace = Workspace::new();
         workspace.env("ANABRANCH_CLUSTER_URL", store);
         workspace.env("ANABRANCH_CLUSTER_NODE", name);
         workspace.env("DATABASE", &database.url());
         workspace.env("ANABRANCH_PIPELINES_ERROR_RECOVERY_MIN_DELAY", "100ms");
         workspace.write("pipelines/p.yaml", format!("version: \"2.2\"\npipelines:\n{pipelines}"));
-        Node::start(workspace)
+        workspace
     }
 
     fn start(workspace: Workspace) -> Node {

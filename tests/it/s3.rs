@@ -9,17 +9,34 @@ use crate::servers::s3::{BUCKET, Fault, Server};
 
 const RUN: &[&str] = &["run", "--preview.pipeline-arch-v2"];
 
+/// Sets the variables that [`bucket_settings`] names.
+pub fn reaches_bucket(workspace: &mut Workspace, endpoint: &str, access_key: &str) {
+    workspace.env("OBJECT_STORE", endpoint);
+    workspace.env("ACCESS_KEY_ID", access_key);
+    workspace.env("SECRET_ACCESS_KEY", "of-the-test");
+}
+
+/// Settings of a connector, indented by ten, with which it reaches a bucket.
+pub fn bucket_settings(bucket: &str) -> String {
+    format!(
+        "          objstore.access_key_id: ${{ACCESS_KEY_ID}}
+          objstore.secret_access_key: ${{SECRET_ACCESS_KEY}}
+          objstore.region: eu-central-1
+          objstore.bucket: {bucket}
+          objstore.endpoint: ${{OBJECT_STORE}}"
+    )
+}
+
 /// A pipeline between a bucket and a file. The keys come from the environment, as the specification has it.
 fn workspace(endpoint: &str, pipeline: &str) -> Workspace {
     let mut workspace = Workspace::new();
-    workspace.env("OBJECT_STORE", endpoint);
-    workspace.env("ACCESS_KEY_ID", "AKIAEXAMPLE");
-    workspace.env("SECRET_ACCESS_KEY", "of-the-test");
+    reaches_bucket(&mut workspace, endpoint, "AKIAEXAMPLE");
     workspace.write("pipelines/s3.yaml", pipeline);
     workspace
 }
 
 fn bucket_to_file(bucket: &str, more: &str) -> String {
+    let connection = bucket_settings(bucket);
     format!(
         r#"version: "2.2"
 pipelines:
@@ -30,11 +47,7 @@ pipelines:
         type: source
         plugin: s3
         settings:
-          objstore.access_key_id: ${{ACCESS_KEY_ID}}
-          objstore.secret_access_key: ${{SECRET_ACCESS_KEY}}
-          objstore.region: eu-central-1
-          objstore.bucket: {bucket}
-          objstore.endpoint: ${{OBJECT_STORE}}
+{connection}
           pollingPeriod: 50ms
 {more}
       - id: out

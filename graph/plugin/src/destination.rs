@@ -157,6 +157,14 @@ pub struct ShareWriter {
     pub writer: Box<dyn Writer>,
 }
 
+impl ShareWriter {
+    /// Puts another writer around the writer; the slots stay.
+    #[must_use]
+    pub fn around(self, wrap: impl FnOnce(Box<dyn Writer>) -> Box<dyn Writer>) -> ShareWriter {
+        ShareWriter { writer: wrap(self.writer), ..self }
+    }
+}
+
 /// How the executor writes to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WritePolicy {

@@ -99,8 +99,7 @@ impl Destination for ConvertingDestination {
 
     async fn open_shares(&self, host: &Host) -> Result<Vec<ShareWriter>, Fault> {
         let shares = self.inner.open_shares(host).await?;
-        let around = |ShareWriter { slots, writer }| ShareWriter { slots, writer: self.around(writer, host) };
-        Ok(shares.into_iter().map(around).collect())
+        Ok(shares.into_iter().map(|share| share.around(|writer| self.around(writer, host))).collect())
     }
 
     fn flow(&self, flow: &mut Flow) {

@@ -4,7 +4,7 @@ use anabranch_record::Position;
 
 use super::PlantedFault;
 
-/// ProgramVersion of the program of a node.
+/// Version of the program of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProgramVersion {
     Older,

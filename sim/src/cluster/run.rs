@@ -38,7 +38,7 @@ pub(super) struct Configuration {
     pub(super) set: FileSet,
 }
 
-/// What a node knows of the configuration; `None` = nothing yet.
+/// The configuration that a node has read; `None` = none yet.
 type Known = watch::Receiver<Option<Configuration>>;
 
 /// The runs of the pipeline on a node.

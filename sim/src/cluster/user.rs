@@ -6,7 +6,7 @@ use super::world::State;
 /// Time between two attempts of the user, in milliseconds.
 const AGAIN: u64 = 500;
 
-/// The user, who has one wish at a time and repeats it until the store has it.
+/// The user, who wants the pipeline to run or to stand still, and repeats the request until the store has it.
 pub(super) struct User {
     wants_it: bool,
     is_done: bool,
@@ -37,7 +37,7 @@ impl User {
         self.stopped
     }
 
-    /// The store may have forgotten what the user wanted.
+    /// Has the user repeat the request, because the store may have forgotten it.
     pub(super) fn looks_again(&mut self) {
         (self.is_done, self.stopped) = (false, None);
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cli::pipelines::apply::consent::{ApplyConsent, Decision, ProposedChanges};
 use crate::cli::pipelines::apply::diff::{self, Diff};
 use crate::cli::pipelines::apply::explained;
-use crate::cli::pipelines::apply::targets::targets;
+use crate::cli::pipelines::apply::targets::{ScriptPaths, targets};
 use crate::cli::remote::Remote;
 use crate::cli::{Context, Report};
 
@@ -78,7 +78,7 @@ fn applied(arguments: &Apply, context: &Context) -> Result<Report, Box<Report>> 
     let settings = context.settings(COMMAND, &arguments.settings.0)?;
     let mut files: Vec<SetFile> = Vec::new();
     // A file that declares several pipelines is there once for each.
-    for target in targets(COMMAND, &arguments.paths, context)? {
+    for target in targets(COMMAND, &arguments.paths, ScriptPaths::AsWritten, context)? {
         let name = target.path.display().to_string();
         if files.last().is_none_or(|file| file.name != name) {
             files.push(SetFile { name, yaml: target.yaml });

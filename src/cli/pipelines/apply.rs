@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use self::consent::{ApplyConsent, Decision, ProposedChanges};
 use self::diff::Diff;
 use self::prune::{KeptPipeline, UndeclaredPipeline};
-use self::targets::{Target, targets};
+use self::targets::{ScriptPaths, Target, targets};
 use crate::cli::remote::Remote;
 use crate::cli::report::counted;
 use crate::cli::{Context, Report, compile_options, registry_with};
@@ -87,7 +87,7 @@ pub(super) fn apply(arguments: &Arguments, context: &Context) -> Report {
 fn applied(arguments: &Arguments, context: &Context) -> Result<Report, Box<Report>> {
     let mut settings = context.settings(COMMAND, &arguments.settings.0)?;
     settings.pipelines.strict |= arguments.strict;
-    let targets = targets(COMMAND, &arguments.paths, context)?;
+    let targets = targets(COMMAND, &arguments.paths, ScriptPaths::Whole, context)?;
     let remote = Remote::of(COMMAND, &settings)?;
     let work = compare(targets, arguments, &remote, &settings, context)?;
     let hash = work.hash();
@@ -117,7 +117,7 @@ fn compare(
     let mut refused = Vec::new();
     for target in targets {
         let asked = ApplyRequest {
-            yaml: &target.whole,
+            yaml: &target.yaml,
             pipeline: target.asked(),
             hash: None,
             strict: settings.pipelines.strict,
@@ -158,7 +158,7 @@ fn carry_out(
     let mut done = 0;
     for Compared { target, plan, diff } in work.pipelines.iter_mut().filter(|pipeline| pipeline.diff.differs()) {
         let asked = ApplyRequest {
-            yaml: &target.whole,
+            yaml: &target.yaml,
             pipeline: target.asked(),
             hash: Some(&diff.hash),
             strict: settings.pipelines.strict,

@@ -96,16 +96,17 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
         context.note(&compiled.warnings, &files);
     }
     // Dropped when the command ends: only then have all lines been written.
-    let mut installed = None;
-    if watched || arguments.service.get("log.level").is_some() {
+    let _installed = if watched || arguments.service.get("log.level").is_some() {
         let output = match Output::standard_error() {
             Ok(output) => output,
             Err(error) => return not_started(&error),
         };
         let log = Log::new(settings.log, output);
         log.mask(compiled.secrets.iter().cloned());
-        installed = Some(log.install());
-    }
+        Some(log.install())
+    } else {
+        None
+    };
     let schemas = match schemas::registry(&settings) {
         Ok(schemas) => schemas,
         Err(error) => {
@@ -119,7 +120,6 @@ pub(super) fn run(arguments: &Arguments, context: &Context) -> Report {
         Ok(_) => Report::new(COMMAND),
         Err(error) => not_started(&error),
     };
-    drop(installed);
     report.streamed()
 }
 

@@ -37,7 +37,7 @@ pub enum Import {
     Current,
     /// It was imported before, and another set has replaced it since: nothing was changed.
     Older,
-    /// The configuration is not the one that the user has seen who asks for the import: nothing was changed.
+    /// The configuration has changed since the user saw the plan: nothing was changed.
     Outdated,
 }
 

@@ -131,6 +131,21 @@ pub(crate) enum Write {
 }
 
 impl Write {
+    /// Returns `true` if the nodes of a cluster have to read the configuration again.
+    pub(crate) fn changes_configuration(&self) -> bool {
+        matches!(self, Write::Import(_) | Write::Replace { .. } | Write::Delete { .. } | Write::Forget { .. })
+    }
+
+    /// Returns `true` if the nodes of a cluster may have something to do then: they read the configuration again, or begin or
+    /// end runs.
+    pub(crate) fn concerns_nodes(&self) -> bool {
+        let of_units = matches!(
+            self,
+            Write::Want { .. } | Write::Reshape { .. } | Write::Labels(_) | Write::End { .. } | Write::Unwant { .. }
+        );
+        of_units || self.changes_configuration()
+    }
+
     /// Returns the approximate number of bytes written.
     pub(crate) fn weight(&self) -> usize {
         /// Approximate size of a mark, a status or a claim.
@@ -199,7 +214,7 @@ pub(crate) struct ImportedSet {
 pub(crate) enum ImportOrder {
     /// A node starts with the files: a set that was imported before is not imported again.
     AtStart,
-    /// A user asks for it, who has seen the configuration with this revision.
+    /// A user asks for it. The plan that the user saw was made for the configuration with this revision.
     OnRequest { revision: u64 },
 }
 

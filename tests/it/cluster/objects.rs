@@ -8,6 +8,7 @@ use super::split::shares;
 use super::{Node, counts, wait_for};
 use crate::api::end;
 use crate::process::Workspace;
+use crate::s3::{bucket_settings, reaches_bucket};
 use crate::servers::postgres::Database;
 use crate::servers::s3::{BUCKET, Server};
 
@@ -19,6 +20,7 @@ type Fetched = Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>;
 /// A pipeline from the prefixes of the bucket to a table. `of_destination` are further settings.
 fn bucket_to_table(of_destination: &str) -> String {
     let prefixes = (0..PREFIXES).map(|n| format!("in/{n}/")).collect::<Vec<_>>().join(", ");
+    let connection = bucket_settings(BUCKET);
     format!(
         r#"  - id: p
     connectors:
@@ -26,11 +28,7 @@ fn bucket_to_table(of_destination: &str) -> String {
         type: source
         plugin: s3
         settings:
-          objstore.access_key_id: ${{ACCESS_KEY_ID}}
-          objstore.secret_access_key: ${{SECRET_ACCESS_KEY}}
-          objstore.region: eu-central-1
-          objstore.bucket: {BUCKET}
-          objstore.endpoint: ${{OBJECT_STORE}}
+{connection}
           prefixes: {prefixes}
           pollingPeriod: 100ms
           versions: "off"
@@ -47,15 +45,8 @@ fn bucket_to_table(of_destination: &str) -> String {
 
 /// A node whose access key is its name, so that the server knows which node asks.
 fn node(name: &str, database: &Database, endpoint: &str, pipelines: &str) -> Node {
-    let mut workspace = Workspace::new();
-    workspace.env("ANABRANCH_CLUSTER_URL", &database.url());
-    workspace.env("ANABRANCH_CLUSTER_NODE", name);
-    workspace.env("ANABRANCH_PIPELINES_ERROR_RECOVERY_MIN_DELAY", "100ms");
-    workspace.env("DATABASE", &database.url());
-    workspace.env("OBJECT_STORE", endpoint);
-    workspace.env("ACCESS_KEY_ID", name);
-    workspace.env("SECRET_ACCESS_KEY", "of-the-test");
-    workspace.write("pipelines/p.yaml", format!("version: \"2.2\"\npipelines:\n{pipelines}"));
+    let mut workspace = Node::workspace(name, &database.url(), database, pipelines);
+    reaches_bucket(&mut workspace, endpoint, name);
     Node::start(workspace)
 }
 

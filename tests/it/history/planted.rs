@@ -208,7 +208,7 @@ fn a_transaction_holds_the_slot_of_each_partition_that_it_writes_to() {
         // It holds a slot of the pipeline, but of another partition.
         ("open:3:1 open:4:1 write:9:5:5 hold:9:4:1 ack:3:5:5", 6, 9, 5, 3, "only slots 4"),
         ("open:3:1 open:4:1 write:9:5:5 write:9:6:6 hold:9:3:1 ack:3:5:5", 7, 9, 6, 4, "only slots 3"),
-        // What it holds is the slot of the partition after another split.
+        // After another split, the partition has the slot that it holds.
         (
             "open:3:1 open:1:1 open:4:1 write:9:5:5 hold:9:3:1 write:9:6:6 hold:9:4:1 ack:3:5:5 split:2 claim:1:1:a \
              write:10:5:15 hold:10:3:1 ack:1:5:15",

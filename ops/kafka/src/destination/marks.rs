@@ -380,7 +380,7 @@ mod tests {
         assert_eq!(claimed, Some(KafkaUnit { slot: 0, of: 1 }));
         let stored: StoredClaim = serde_json::from_str(r#"{"run":"ab"}"#).unwrap();
         assert!(!stored.is_retired);
-        // That version reads a claim of this one, and sees that its run is not the last.
+        // The earlier version also reads claims of this version, and finds another run than its own.
         let run = Run::new();
         for claim in [StoredClaim::of(&run), StoredClaim::retired(&run)] {
             assert_eq!(serde_json::from_slice::<Run>(&serde_json::to_vec(&claim).unwrap()).unwrap(), run);

@@ -20,12 +20,19 @@ pub(in crate::cli) struct Target {
     pub(in crate::cli) path: PathBuf,
     /// Text of the whole file.
     pub(in crate::cli) yaml: String,
-    /// The same for a service in another directory: paths of scripts are absolute.
-    pub(in crate::cli) whole: String,
     /// Id of the pipeline; `None` if it cannot be parsed from the text.
     id: Option<Str>,
     /// `true` if the file declares other pipelines too.
     several: bool,
+}
+
+/// The paths of scripts in the texts of pipelines.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cli) enum ScriptPaths {
+    /// Absolute: the service runs on this machine, perhaps in another directory.
+    Whole,
+    /// As the files have them: each node has the scripts.
+    AsWritten,
 }
 
 impl Target {
@@ -63,6 +70,7 @@ impl Variables for PlaceholderVariables {
 pub(in crate::cli) fn targets(
     command: &'static str,
     paths: &[PathBuf],
+    scripts: ScriptPaths,
     context: &Context,
 ) -> Result<Vec<Target>, Box<Report>> {
     let found = find_pipelines(paths);
@@ -85,8 +93,10 @@ pub(in crate::cli) fn targets(
         let ids = if declared.is_empty() { vec![None] } else { declared };
         targets.extend(ids.into_iter().map(|id| Target {
             path: PathBuf::from(source.name.as_str()),
-            yaml: source.text.to_string(),
-            whole: with_whole_paths(&source.name, &source.text, pipelines_of(&loaded, file)),
+            yaml: match scripts {
+                ScriptPaths::Whole => with_whole_paths(&source.name, &source.text, pipelines_of(&loaded, file)),
+                ScriptPaths::AsWritten => source.text.to_string(),
+            },
             id,
             several,
         }));

@@ -30,7 +30,7 @@ pub(super) struct Limits {
     pub(super) statement: Duration,
 }
 
-/// What has to be polled while a client is used.
+/// The part of a connection that sends and receives: a client gets answers only while this part is polled.
 pub(super) type Connection = tokio_postgres::Connection<Socket, <Tls as MakeTlsConnect<Socket>>::Stream>;
 
 /// A server, and how to connect to it.

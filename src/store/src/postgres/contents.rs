@@ -10,7 +10,7 @@ use super::imports::IMPORT;
 use super::letters::{COUNTER, counter, counter_value};
 use super::schemas::{DEFINITION, GONE, HIDDEN, LEVEL, SUBJECT, level_of, schema_text};
 use super::session::{Client, Failure as Error, Transaction};
-use super::table::{ACTIVE, DETACHED, EPOCH, MARK, PIPELINE, RECEIPT, Table, json};
+use super::table::{ACTIVE, DETACHED, EPOCH, MARK, PIPELINE, RECEIPT, Table, json, unsigned};
 use super::units::{lane_text, receipt};
 use crate::contents::{Contents, StoredMark, StoredVersion};
 use crate::request::WriteResult;
@@ -25,6 +25,11 @@ const KINDS: [&str; 10] = [PIPELINE, EPOCH, MARK, DETACHED, RECEIPT, ACTIVE, COU
 
 /// Number of rows that one statement writes.
 const ROWS: usize = 10_000;
+
+/// The query whether another store is copied into the one with this state table, or was.
+pub(super) fn being_copied_to(state: &str) -> String {
+    format!("SELECT EXISTS (SELECT FROM {state} WHERE kind = '{COPY}')")
+}
 
 /// A row of the state table without its kind.
 #[derive(Default)]
@@ -70,8 +75,7 @@ impl Table {
 
     /// Returns `true` if another store is copied into this one, or if such a copy was interrupted.
     pub(super) async fn is_being_copied_to(&self, transaction: &Transaction<'_>) -> Result<bool, Error> {
-        let sql = format!("SELECT EXISTS (SELECT FROM {} WHERE kind = '{COPY}')", self.state);
-        Ok(transaction.query_one(&sql, &[]).await?.get(0))
+        Ok(transaction.query_one(&being_copied_to(&self.state), &[]).await?.get(0))
     }
 
     /// Removes what was copied into this store.
@@ -130,7 +134,7 @@ fn understood(rows: &[Row]) -> Result<Contents, StoreError> {
         let id = |number: i64| u32::try_from(number).map_err(|_| wrong_number());
         match kind {
             PIPELINE => contents.pipelines.push(understand(pipeline, value)?),
-            EPOCH => drop(contents.claims.insert(unit(), u64::try_from(number).unwrap_or(0))),
+            EPOCH => drop(contents.claims.insert(unit(), unsigned(number))),
             MARK | DETACHED => {
                 let lane = LaneId { connector: connector.into(), partition: Partition(partition.into()) };
                 let mark = mark_of(pipeline, connector, value)?;

@@ -9,7 +9,7 @@ use tokio_postgres::GenericClient;
 
 use super::leases::REVISION;
 use super::session::{Failure as Error, Timed, Transaction};
-use super::table::{KEY, Table};
+use super::table::{KEY, Table, unsigned};
 use crate::compare::{self, Action, Entity, Import};
 use crate::entity::{Origin, Status, StopReason, StoredPipeline};
 use crate::request::{ImportOrder, ImportedSet, WriteResult};
@@ -34,7 +34,7 @@ impl Table {
         );
         let row = transaction.query_one(&sql, &[set]).await?;
         let (this, latest): (Option<i64>, i64) = (row.get(0), row.get(1));
-        let past = PastImports { this: this.map(counted), latest: counted(latest) };
+        let past = PastImports { this: this.map(unsigned), latest: unsigned(latest) };
         let is_on_request = match order {
             // Only this transaction has raised it since the user saw the plan.
             ImportOrder::OnRequest { revision } => {
@@ -111,7 +111,7 @@ impl Table {
     pub(super) async fn revision<C: GenericClient>(&self, client: &Timed<C>) -> Result<u64, Error> {
         let sql = format!("SELECT number FROM {} WHERE kind = '{REVISION}'", self.state);
         let row = client.query_opt(&sql, &[]).await?;
-        Ok(row.map_or(0, |row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0)))
+        Ok(row.map_or(0, |row| unsigned(row.get(0))))
     }
 
     /// Tells the nodes that the configuration changes this many times with this transaction. Transactions that change it come
@@ -136,8 +136,4 @@ fn was_wanted(pipeline: &StoredPipeline, before: &BTreeMap<Str, Status>) -> bool
         Origin::File => pipeline.autostart && !pipeline.detached && !is_stopped && pipeline.status != Status::Invalid,
         Origin::Api => pipeline.status.is_live() || pipeline.status.is_stopped_by_system(),
     }
-}
-
-fn counted(stored: i64) -> u64 {
-    u64::try_from(stored).unwrap_or(0)
 }

@@ -18,11 +18,11 @@ use tokio::sync::Mutex;
 
 use super::PostgresError;
 use super::connection::{Address, message};
-use super::contents::COPY;
+use super::contents::being_copied_to;
 use super::hints::NOTIFY;
 use super::owner::{LEASE as OWNED, OWNER};
 use super::session::{Client, Failure, Session};
-use super::table::Table;
+use super::table::{Table, unsigned};
 
 /// A session for leases: it does not wait for the writes of pipelines.
 pub(crate) struct Leases {
@@ -163,8 +163,7 @@ impl LeaseStore for Leases {
                 if !transaction.query_one(&alone, &[&tables.state]).await?.get::<_, bool>(0) {
                     return Ok(Err(NotJoined::Owned));
                 }
-                let copied = format!("SELECT EXISTS (SELECT FROM {} WHERE kind = '{COPY}')", tables.state);
-                if transaction.query_one(&copied, &[]).await?.get(0) {
+                if transaction.query_one(&being_copied_to(&tables.state), &[]).await?.get(0) {
                     return Ok(Err(NotJoined::Copied));
                 }
                 // 48 random bits.
@@ -223,7 +222,7 @@ impl LeaseStore for Leases {
             free: count(row.get("free")),
             labelled: count(row.get("labelled")),
             asked: count(row.get("asked")),
-            revision: u64::try_from(row.get::<_, i64>("revision")).unwrap_or(0),
+            revision: unsigned(row.get("revision")),
         })
     }
 
@@ -363,7 +362,7 @@ async fn notify(client: &Client, state: &str, changed: u64) -> Result<(), Failur
 
 /// A duration that the server measured; its clock may have been set back.
 fn millis(measured: i64) -> Duration {
-    Duration::from_millis(u64::try_from(measured).unwrap_or(0))
+    Duration::from_millis(unsigned(measured))
 }
 
 /// The statement that renews a lease, removes those that are over, and reads what a node needs to decide. Its parts see

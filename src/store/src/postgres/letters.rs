@@ -6,7 +6,7 @@ use anabranch_plugin::letter::{LetterBounds, WhenFull};
 use anabranch_plugin::state::StoreError;
 
 use super::session::{Client, Failure as Error, Parameter, Transaction};
-use super::table::{KEY, Table};
+use super::table::{KEY, Table, unsigned};
 use crate::contents::{LetterCounter, NumberedLetters};
 use crate::letters::{
     ANSWER_BYTES, LetterAnswer, LetterChange, LetterChangeResult, LetterKey, LetterQuery, LetterSelection,
@@ -459,8 +459,4 @@ impl<'t> LetterChanges<'t> {
 
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{Address, message};
 use super::session::{Client, Failure, Session};
-use super::table::Table;
+use super::table::{Table, unsigned};
 use super::{PostgresError, TakeError};
 use crate::owner::{Owner, StoreOwnership};
 
@@ -252,7 +252,7 @@ impl Claim {
              WHERE kind = '{OWNER}' AND pipeline = '' AND connector = '' AND partition = ''"
         );
         let row = client.query_opt(&sql, &[]).await?;
-        let row = row.map(|row| (row.get::<_, Vec<u8>>(0), u64::try_from(row.get::<_, i64>(1)).unwrap_or(0)));
+        let row = row.map(|row| (row.get::<_, Vec<u8>>(0), unsigned(row.get(1))));
         Ok(match (locked, row) {
             (Some(true), None) => LockAttempt::Ours,
             (Some(true), Some((by, _))) if by == name || by.is_empty() => LockAttempt::Ours,

@@ -37,6 +37,11 @@ pub(super) const KEY: &str = "kind, pipeline, slot, connector, partition";
 /// Maximum bytes of cached results.
 const MEMO_BOUND: i64 = 256 << 20;
 
+/// Returns a number that is stored in a signed column; 0 if it is negative, which only a damaged store has.
+pub(super) fn unsigned(stored: i64) -> u64 {
+    u64::try_from(stored).unwrap_or(0)
+}
+
 /// The kind of relation that exists under the name of the store.
 pub(super) enum Prepared {
     /// The store.
@@ -169,10 +174,7 @@ impl Table {
         writes: &[Write],
     ) -> Result<Vec<Result<WriteResult, StoreError>>, Error> {
         let mut outcomes = Vec::with_capacity(writes.len());
-        let of_configuration = |write: &Write| {
-            matches!(write, Write::Import(_) | Write::Replace { .. } | Write::Delete { .. } | Write::Forget { .. })
-        };
-        let changes = writes.iter().filter(|write| of_configuration(write)).count();
+        let changes = writes.iter().filter(|write| write.changes_configuration()).count();
         if self.is_shared.get() && changes > 0 {
             self.raise_revision(transaction, changes).await?;
             if self.is_being_copied_to(transaction).await? {
@@ -343,18 +345,7 @@ impl Table {
                 }
             });
         }
-        let concerns_nodes = |write: &Write| {
-            let of_units = matches!(
-                write,
-                Write::Want { .. }
-                    | Write::Reshape { .. }
-                    | Write::Labels(_)
-                    | Write::End { .. }
-                    | Write::Unwant { .. }
-            );
-            of_units || of_configuration(write)
-        };
-        if self.is_shared.get() && writes.iter().any(concerns_nodes) {
+        if self.is_shared.get() && writes.iter().any(Write::concerns_nodes) {
             transaction.query_one(NOTIFY, &[&self.state]).await?;
         }
         Ok(outcomes)

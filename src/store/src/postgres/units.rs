@@ -9,7 +9,7 @@ use anabranch_record::text::Str;
 
 use super::leases::is_free;
 use super::session::{Client, Failure as Error, Transaction};
-use super::table::{EPOCH, KEY, MARK, RECEIPT, Table};
+use super::table::{EPOCH, KEY, MARK, RECEIPT, Table, unsigned};
 use crate::contents::latest;
 use crate::request::{ReadResult, Spread, Write, WriteResult, fence};
 use crate::tables::{decode, encode, mark_of};
@@ -44,7 +44,7 @@ impl Table {
             self.state
         );
         let row = transaction.query_one(&sql, &[&&*unit.pipeline, &i64::from(unit.slot)]).await?;
-        Ok(Ok(Epoch { unit: unit.clone(), number: number(row.get(0)) }))
+        Ok(Ok(Epoch { unit: unit.clone(), number: unsigned(row.get(0)) }))
     }
 
     /// Has the nodes of a cluster run a pipeline. Returns `false` if they do already.
@@ -187,7 +187,7 @@ impl Table {
             self.end_units(transaction, pipeline).await?;
         }
         let sql = format!("SELECT count(*) FROM {} WHERE pipeline = $1", self.units);
-        Ok(number(transaction.query_one(&sql, &[&pipeline.as_str()]).await?.get(0)))
+        Ok(unsigned(transaction.query_one(&sql, &[&pipeline.as_str()]).await?.get(0)))
     }
 
     /// Returns the slots of a pipeline that were ever claimed.
@@ -211,7 +211,7 @@ impl Table {
         let (pipelines, slots): (Vec<&str>, Vec<i64>) =
             units.iter().map(|unit| (unit.pipeline.as_str(), i64::from(unit.slot))).unzip();
         let rows = transaction.query(&sql, &[&pipelines, &slots]).await?;
-        Ok(rows.iter().map(|row| ((row.get(0), row.get(1)), number(row.get(2)))).collect())
+        Ok(rows.iter().map(|row| ((row.get(0), row.get(1)), unsigned(row.get(2)))).collect())
     }
 
     /// Fails unless the epoch is that of the latest claim, and keeps it so until the transaction ends.
@@ -321,7 +321,7 @@ impl Table {
         let Unit { pipeline, slot } = &epoch.unit;
         let rows = client.query(&sql, &[&&**pipeline, &i64::from(*slot)]).await?;
         let (claims, rows): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.get::<_, &str>(0) == EPOCH);
-        let theirs = claims.first().map_or(0, |row| number(row.get(3)));
+        let theirs = claims.first().map_or(0, |row| unsigned(row.get(3)));
         let owned =
             |row: &&tokio_postgres::Row| Owned { connector: row.get(1), partition: row.get(2), value: row.get(4) };
         Ok((theirs, rows.iter().map(owned).collect()))
@@ -375,10 +375,6 @@ fn marks_of(write: &Write) -> Option<MarkWrite<'_>> {
 /// Returns the number of the latest claim of the unit of an epoch.
 fn theirs(epochs: &BTreeMap<(String, i64), u64>, epoch: &Epoch) -> u64 {
     epochs.get(&(epoch.unit.pipeline.to_string(), i64::from(epoch.unit.slot))).copied().unwrap_or(0)
-}
-
-fn number(stored: i64) -> u64 {
-    u64::try_from(stored).unwrap_or(0)
 }
 
 pub(super) fn understood<'a>(

@@ -1,5 +1,5 @@
-//! The history of two pipelines: triggers note what happens in the tables of the store and of the destination, and witnesses
-//! what the broker serves.
+//! The history of two pipelines: triggers note each change of the tables of the store and of the destination, and witnesses
+//! note each answer of the broker.
 
 use std::sync::{Arc, Mutex};
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What happened on the network. The witness reports it before it passes the bytes on.
+/// An event on the network. The witness reports it before it passes the bytes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// A connection began. Connections of all networks have different numbers.
@@ -137,7 +137,7 @@ impl Connection {
     }
 }
 
-/// What a request is.
+/// A request, as far as the witness reads it.
 enum Parsed {
     Expects(Request),
     /// Offsets, by partition.

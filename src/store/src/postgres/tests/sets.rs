@@ -4,32 +4,15 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::compare::{Import, Provision};
-use crate::entity::{Moment, Origin, Status, StopReason, StoredDeadLetter, StoredPipeline};
+use crate::entity::{Moment, Origin, Status, StopReason, StoredPipeline};
 use crate::postgres::leases::Leases;
 use crate::request::Spread;
 
 pub(super) fn pipeline(id: &str) -> StoredPipeline {
     StoredPipeline {
-        id: id.into(),
-        name: id.into(),
-        description: "".into(),
         autostart: true,
-        dead_letter: StoredDeadLetter {
-            plugin: "log".into(),
-            settings: Vec::new(),
-            window_size: 1,
-            window_nack_threshold: 0,
-        },
-        connectors: Vec::new(),
-        processors: Vec::new(),
-        unmatched: None,
-        placement: None,
-        detached_connectors: Vec::new(),
-        detached: false,
         status: Status::Stopped { reason: StopReason::User },
-        origin: Origin::File,
-        created: Some(Moment(1)),
-        updated: Some(Moment(1)),
+        ..StoredPipeline::unknown(id.into())
     }
 }
 
