@@ -91,9 +91,10 @@ fn a_service_that_is_killed_while_its_slot_is_created_reads_every_row() {
             let printed = process.printed();
             process.wait_until("the start", || printed().contains("starting pipeline=p"));
             std::thread::sleep(Duration::from_millis(500));
-            drop(open);
+            // Before the transaction ends: this process may read all rows otherwise, and the next one creates no slot.
             process.signal("KILL");
             process.finish();
+            drop(open);
         }
         let mut process = workspace.start(&["run"]);
         process.wait_until("the rows", || workspace.lines("out.ndjson").len() >= 10);

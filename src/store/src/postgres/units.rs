@@ -23,17 +23,10 @@ impl Table {
         unit: &Unit,
         by: Option<NodeId>,
     ) -> Result<Result<Epoch, StoreError>, Error> {
-        if let Some(by) = by {
-            let Table { nodes, units, .. } = self;
-            let sql = format!("SELECT u.owner FROM {units} u WHERE u.pipeline = $1 AND u.slot = $2 FOR SHARE");
-            let row = transaction.query_opt(&sql, &[&unit.pipeline.as_str(), &i64::from(unit.slot)]).await?;
-            let owner = row.and_then(|row| row.get::<_, Option<i64>>(0)).filter(|owner| *owner != by.0.cast_signed());
-            if let Some(owner) = owner {
-                let sql = format!("SELECT name FROM {nodes} WHERE id = $1");
-                if let Some(other) = transaction.query_opt(&sql, &[&owner]).await? {
-                    return Ok(Err(StoreError::Elsewhere { unit: unit.clone(), node: other.get(0) }));
-                }
-            }
+        if let Some(by) = by
+            && let Err(refused) = self.may_claim(transaction, unit, by).await?
+        {
+            return Ok(Err(refused));
         }
         // In a cluster, a server that lost the latest claims in a failover must not give their numbers to others: there,
         // numbers follow the clock.
@@ -45,6 +38,37 @@ impl Table {
         );
         let row = transaction.query_one(&sql, &[&&*unit.pipeline, &i64::from(unit.slot)]).await?;
         Ok(Ok(Epoch { unit: unit.clone(), number: unsigned(row.get(0)) }))
+    }
+
+    /// Fails if a unit belongs to another node, or if its pipeline has units and this is none of them: a node that has not
+    /// heard of the new number of units has the marks of none. The row of the unit stays as it is until the transaction ends.
+    ///
+    /// A pipeline without units is stopped: a request to its marks claims them.
+    async fn may_claim(
+        &self,
+        transaction: &Transaction<'_>,
+        unit: &Unit,
+        by: NodeId,
+    ) -> Result<Result<(), StoreError>, Error> {
+        let Table { nodes, units, .. } = self;
+        let (pipeline, slot) = (unit.pipeline.as_str(), i64::from(unit.slot));
+        let sql = format!("SELECT u.owner FROM {units} u WHERE u.pipeline = $1 AND u.slot = $2 FOR SHARE");
+        let Some(row) = transaction.query_opt(&sql, &[&pipeline, &slot]).await? else {
+            // A statement of its own: it sees the transaction that the first one has waited for.
+            let sql = format!("SELECT EXISTS (SELECT FROM {units} WHERE pipeline = $1)");
+            if !transaction.query_one(&sql, &[&pipeline]).await?.get::<_, bool>(0) {
+                return Ok(Ok(()));
+            }
+            let theirs = theirs(&self.epochs(transaction, &[unit].into()).await?, unit);
+            return Ok(Err(StoreError::Fenced { unit: unit.clone(), ours: 0, theirs }));
+        };
+        if let Some(owner) = row.get::<_, Option<i64>>(0).filter(|owner| *owner != by.0.cast_signed()) {
+            let sql = format!("SELECT name FROM {nodes} WHERE id = $1");
+            if let Some(other) = transaction.query_opt(&sql, &[&owner]).await? {
+                return Ok(Err(StoreError::Elsewhere { unit: unit.clone(), node: other.get(0) }));
+            }
+        }
+        Ok(Ok(()))
     }
 
     /// Has the nodes of a cluster run a pipeline. Returns `false` if they do already.
@@ -66,14 +90,15 @@ impl Table {
         if transaction.execute(&sql, &[&pipeline.as_str(), &count, &label.as_str()]).await? == 0 {
             return Ok(false);
         }
-        self.distribute(transaction, pipeline, Slots::none(*units)).await?;
-        // Runs that hang may have had other units.
+        // Runs that hang may have had other units. They are fenced first: this waits for what they are storing, and what they
+        // have stored is moved as well.
         let sql = format!(
             "UPDATE {} SET number = greatest(number + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) \
              WHERE kind = '{EPOCH}' AND pipeline = $1",
             self.state
         );
         transaction.execute(&sql, &[&pipeline.as_str()]).await?;
+        self.distribute(transaction, pipeline, Slots::none(*units)).await?;
         Ok(true)
     }
 
@@ -221,7 +246,7 @@ impl Table {
         epoch: &Epoch,
     ) -> Result<Result<(), StoreError>, Error> {
         let epochs = self.epochs(transaction, &[&epoch.unit].into()).await?;
-        Ok(fence(epoch, theirs(&epochs, epoch)))
+        Ok(fence(epoch, theirs(&epochs, &epoch.unit)))
     }
 
     /// Stores the marks and receipts of several units in two statements.
@@ -236,7 +261,7 @@ impl Table {
         // The last of several marks of a lane.
         let mut latest: BTreeMap<(&str, &Unit, &str, Str), &Mark> = BTreeMap::new();
         for (epoch, moves, receipts) in writes.iter().filter_map(marks_of) {
-            let outcome = fence(epoch, theirs(&epochs, epoch));
+            let outcome = fence(epoch, theirs(&epochs, &epoch.unit));
             if outcome.is_ok() {
                 for (lane, mark) in moves {
                     latest.insert((MARK, &epoch.unit, lane.connector.as_str(), lane.partition.0.clone()), mark);
@@ -372,9 +397,9 @@ fn marks_of(write: &Write) -> Option<MarkWrite<'_>> {
     }
 }
 
-/// Returns the number of the latest claim of the unit of an epoch.
-fn theirs(epochs: &BTreeMap<(String, i64), u64>, epoch: &Epoch) -> u64 {
-    epochs.get(&(epoch.unit.pipeline.to_string(), i64::from(epoch.unit.slot))).copied().unwrap_or(0)
+/// Returns the number of the latest claim of a unit.
+fn theirs(epochs: &BTreeMap<(String, i64), u64>, unit: &Unit) -> u64 {
+    epochs.get(&(unit.pipeline.to_string(), i64::from(unit.slot))).copied().unwrap_or(0)
 }
 
 pub(super) fn understood<'a>(

@@ -11,6 +11,7 @@ use super::super::proxy::{FROZEN, OPEN, Proxy};
 use super::*;
 use crate::entity::{Status, StoredPipeline};
 use crate::postgres::leases::Leases;
+use crate::request::Spread;
 
 fn settings(database: &Database) -> PostgresDatabase {
     PostgresDatabase { connection: database.url().into(), table: "kv".to_owned() }
@@ -223,6 +224,59 @@ async fn a_node_that_is_paused_while_it_claims_a_unit_does_not_keep_it() {
     proxy.set(OPEN);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let _ = claim.await;
+}
+
+/// The marks are stored in one transaction, and the number of units changes in another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn marks_that_are_being_stored_while_the_number_of_units_changes_are_moved() {
+    let Some(database) = Database::create() else { return };
+    let (a, b) = (join(&database, "a"), join(&database, "b"));
+    let (pipeline, unit) = (Str::from("p"), Unit { pipeline: "p".into(), slot: 3 });
+    a.want(&pipeline, Spread { units: 8, ..Spread::default() }).await.unwrap();
+    // Nothing else of the nodes waits for the table.
+    wait_for("the nodes", || [&a, &b].iter().all(|node| membership(node).standing().borrow().id.is_some())).await;
+    let holds = |node: &Store| membership(node).tenure(&unit) == Some(Tenure::Held);
+    wait_for("the unit", || holds(&a) || holds(&b)).await;
+    let (holder, other) = if holds(&a) { (a, b) } else { (b, a) };
+    let epoch = holder.claim(&unit).await.unwrap();
+    // Both have read what they look up when they wait for this table.
+    let mut session = Address::parse(&settings(&database).connection).unwrap().connect().await.unwrap();
+    let held_up = session.client().transaction().await.unwrap();
+    held_up.batch_execute("LOCK TABLE kv IN SHARE MODE").await.unwrap();
+    let waiting = |count: usize| {
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'kv'::regclass";
+        database.query(waits) == [count.to_string()]
+    };
+    #[expect(clippy::disallowed_methods, reason = "it ends with the test")]
+    let stored = tokio::spawn(async move { holder.commit(&epoch, Commit::of(&[(lane(), mark(7))])).await });
+    wait_for("the marks", || waiting(1)).await;
+    #[expect(clippy::disallowed_methods, reason = "it ends with the test")]
+    let reshaped = tokio::spawn(async move { other.reshape(&pipeline, Spread::default()).await });
+    wait_for("the change of the number", || waiting(2)).await;
+    held_up.commit().await.unwrap();
+    stored.await.unwrap().unwrap();
+    reshaped.await.unwrap().unwrap();
+    assert_eq!(database.query("SELECT slot, partition FROM kv WHERE kind = 'mark'"), ["0|0"]);
+}
+
+#[tokio::test]
+async fn a_node_claims_no_unit_that_is_none_of_its_pipeline() {
+    let Some(database) = Database::create() else { return };
+    let a = join(&database, "a");
+    let (pipeline, unit) = (Str::from("p"), Unit { pipeline: "p".into(), slot: 3 });
+    a.want(&pipeline, Spread { units: 8, ..Spread::default() }).await.unwrap();
+    wait_for("the unit", || membership(&a).tenure(&unit) == Some(Tenure::Held)).await;
+    let before = a.claim(&unit).await.unwrap();
+    a.reshape(&pipeline, Spread::default()).await.unwrap();
+    // Its marks are those of the only unit.
+    let refused = a.claim(&unit).await;
+    assert!(
+        matches!(&refused, Err(StoreError::Fenced { ours: 0, theirs, .. }) if *theirs > before.number),
+        "{refused:?}"
+    );
+    // A request to the marks of a pipeline that is stopped claims all units that it had.
+    database.query("DELETE FROM kv_unit");
+    a.claim(&unit).await.unwrap();
 }
 
 #[tokio::test]
