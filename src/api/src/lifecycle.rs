@@ -4,11 +4,16 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use futures::future::join_all;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::access::FORWARDED;
 use crate::body::Body;
 use crate::error::{ApiError, Error};
 use crate::view::View;
@@ -69,21 +74,31 @@ async fn start(
 /// Stop a pipeline
 ///
 /// The pipeline stops reading and delivers what it has read. Returns immediately: the status of the pipeline shows when
-/// it has stopped.
+/// it has stopped. Every node of a cluster that runs units of the pipeline stops them.
 #[utoipa::path(
     post, path = "/v1/pipelines/{id}/stop", tag = "pipelines",
     params(("id" = String, Path, description = "Id of the pipeline")),
     request_body = Option<Stop>,
     responses((status = 200, description = "The pipeline is stopping", body = Done),
               (status = 400, description = "`pipeline.not_running`, `pipeline.stopping`", body = Error),
-              (status = 404, description = "`pipeline.not_found`", body = Error)),
+              (status = 404, description = "`pipeline.not_found`", body = Error),
+              (status = 503, description = "`cluster.node_unreachable`", body = Error)),
 )]
 async fn stop(
     State(view): State<Arc<View>>,
     Path(id): Path<String>,
+    headers: HeaderMap,
     Body(Stop { force }): Body<Stop>,
 ) -> Result<Json<Done>, ApiError> {
     view.control.stop(&id, force, false).await?;
+    // The others see in the store that they are to stop their units, but not that they are not to wait for records.
+    if let Some(peers) = view.peers.as_ref().filter(|_| force && !headers.contains_key(FORWARDED)) {
+        let path = format!("/v1/pipelines/{}/stop", utf8_percent_encode(&id, NON_ALPHANUMERIC));
+        let body = json!({ "force": true });
+        let owners = peers.owners(&id).await;
+        let forced = join_all(owners.iter().map(|peer| peers.post(peer, &path, &body))).await;
+        forced.into_iter().collect::<Result<Vec<_>, _>>().map_err(ApiError::from)?;
+    }
     Ok(Json(Done {}))
 }
 

@@ -10,9 +10,9 @@ use anabranch_ops_tls::Trust;
 use anabranch_record::text::Str;
 use anabranch_service::listener::Served;
 use anabranch_settings::Credential;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
-use axum::http::header::{AUTHORIZATION, CONNECTION, HOST, ORIGIN, UPGRADE};
+use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, ORIGIN, UPGRADE};
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
@@ -84,9 +84,15 @@ pub(crate) struct PeerError {
     why: String,
 }
 
+impl From<PeerError> for ApiError {
+    fn from(error: PeerError) -> ApiError {
+        ApiError::new(Kind::Unavailable, codes::CLUSTER_NODE_UNREACHABLE, error.to_string())
+    }
+}
+
 impl axum::response::IntoResponse for PeerError {
     fn into_response(self) -> Response {
-        ApiError::new(Kind::Unavailable, codes::CLUSTER_NODE_UNREACHABLE, self.to_string()).into_response()
+        ApiError::from(self).into_response()
     }
 }
 
@@ -251,22 +257,41 @@ impl Peers {
 
     /// Gets JSON from another node; `None` if it does not answer in time.
     pub(crate) async fn get(&self, peer: &Peer, path: &str) -> Option<Value> {
-        let asked = async {
-            let stream = self.connect(peer).await.ok()?;
-            let mut request = Request::builder().uri(path).body(Body::empty()).ok()?;
-            request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            self.sign(peer, request.headers_mut());
-            let (mut sender, driver) = http1::handshake(TokioIo::new(stream)).await.ok()?;
-            let answered = async move {
-                let answer = sender.send_request(request).await.ok()?;
-                let is_good = answer.status().is_success();
-                let bytes = to_bytes(Body::new(answer.into_body()), BODY).await.ok()?;
-                is_good.then(|| serde_json::from_slice(&bytes).ok()).flatten()
-            };
-            // The connection transfers the bytes; its errors also show in the answer.
-            tokio::join!(answered, driver).0
+        let request = Request::builder().uri(path).body(Body::empty()).ok()?;
+        let (status, body) = timeout(NUMBERS, self.exchange(peer, request)).await.ok()?.ok()?;
+        status.is_success().then(|| serde_json::from_slice(&body).ok()).flatten()
+    }
+
+    /// Has another node do what JSON asks for, and returns the status of its answer.
+    ///
+    /// # Errors
+    /// The node does not answer in time.
+    pub(crate) async fn post(&self, peer: &Peer, path: &str, body: &Value) -> Result<StatusCode, PeerError> {
+        let failed = |why: String| PeerError { node: peer.name.clone(), why };
+        let request = Request::post(path).header(CONTENT_TYPE, "application/json").body(Body::from(body.to_string()));
+        let request = request.map_err(|error| failed(error.to_string()))?;
+        match timeout(CONNECT, self.exchange(peer, request)).await {
+            Ok(answer) => answer.map(|(status, _)| status),
+            Err(_) => Err(failed(format!("no answer within {} s", CONNECT.as_secs()))),
+        }
+    }
+
+    /// Sends a request to another node over a connection of its own, and reads the whole answer.
+    async fn exchange(&self, peer: &Peer, mut request: Request) -> Result<(StatusCode, Bytes), PeerError> {
+        let failed = |why: String| PeerError { node: peer.name.clone(), why };
+        let stream = self.connect(peer).await?;
+        request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        self.sign(peer, request.headers_mut());
+        let shaken = http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, driver) = shaken.map_err(|error| failed(error.to_string()))?;
+        let answered = async move {
+            let answer = sender.send_request(request).await.map_err(|error| failed(error.to_string()))?;
+            let status = answer.status();
+            let body = to_bytes(Body::new(answer.into_body()), BODY).await;
+            Ok((status, body.map_err(|error| failed(error.to_string()))?))
         };
-        timeout(NUMBERS, asked).await.ok().flatten()
+        // The connection transfers the bytes; its errors also show in the answer.
+        tokio::join!(answered, driver).0
     }
 
     /// Adds what a forwarded request needs.

@@ -123,6 +123,25 @@ fn any_node_stops_and_starts_all_shares_and_a_planned_move_repeats_nothing() {
 }
 
 #[test]
+fn a_forced_stop_waits_for_the_destination_of_no_node() {
+    let Some(database) = Database::create() else { return };
+    database.query("CREATE TABLE p (id text, v bigint)");
+    let pipelines = generated("p", FAST, "sdk.batch.size: \"500\"");
+    let mut a = Node::new("a", &database, &pipelines);
+    let b = Node::new("b", &database, &pipelines);
+    wait_for("shares of both", || shares(&database, "p") == ["a:4", "b:4"]);
+    wait_for("the first rows", || counts(&database, "p").0 > 500);
+    let locked = database.hold("LOCK TABLE p IN ACCESS EXCLUSIVE MODE");
+    let waits = "SELECT count(DISTINCT pid) >= 2 FROM pg_locks WHERE NOT granted AND relation = 'p'::regclass";
+    wait_for("writes of both", || database.query(waits) == ["t"]);
+    assert_eq!(ask(a.process.address(), "POST", "/v1/pipelines/p/stop", "", r#"{"force": true}"#).status, 200);
+    wait_for("the stop", || places(&database).is_empty());
+    drop(locked);
+    end(a.process);
+    end(b.process);
+}
+
+#[test]
 fn the_failure_of_one_share_is_the_status_of_the_pipeline() {
     let Some(database) = Database::create() else { return };
     database.query("CREATE TABLE p (id text, v bigint)");

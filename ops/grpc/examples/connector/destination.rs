@@ -60,9 +60,7 @@ where
     plugin.note("run");
     let (sender, mut receiver) = mpsc::channel::<Result<M, Status>>(4);
     Handle::current().spawn(async move {
-        let mut file = plugin
-            .setting("path")
-            .map(|path| std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap());
+        let mut file = plugin.setting("path").map(|path| file_of_whole_lines(path.as_ref()));
         let mut count = 0;
         loop {
             let message = match messages.message().await {
@@ -101,6 +99,17 @@ where
 }
 
 /// Writes records in one piece, so that acknowledged records outlive the process.
+/// Opens a file for appending, without the part of a line at its end: a kill cuts a write at any page.
+fn file_of_whole_lines(path: &std::path::Path) -> std::fs::File {
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+    let written = std::fs::read(path).unwrap();
+    let end = written.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+    if end < written.len() {
+        file.set_len(end as u64).unwrap();
+    }
+    file
+}
+
 fn write(plugin: &Plugin, records: Vec<Bytes>, file: Option<&mut std::fs::File>, count: &mut u64) -> Vec<wire::Ack> {
     let mut lines = Vec::new();
     let mut acks = Vec::new();
