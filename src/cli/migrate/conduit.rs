@@ -24,7 +24,7 @@ use crate::codes;
 /// Credentials become variables. The state of Conduit is not read: sources begin as at their first start. Existing files
 /// are never changed. Exit code 0: every file was migrated; 2: some could not be read.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(in crate::cli) struct Arguments {
     /// Directory of the project.
     #[arg(value_name = "DIRECTORY", value_hint = clap::ValueHint::DirPath)]
     project: PathBuf,

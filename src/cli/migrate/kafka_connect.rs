@@ -26,7 +26,7 @@ use crate::codes;
 /// before it can run; the comment in its file says what. Existing files are never changed. Exit code 0: each connector has
 /// a pipeline; 2: some have none.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(in crate::cli) struct Arguments {
     /// Files with connectors.
     #[arg(required = true, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     files: Vec<PathBuf>,

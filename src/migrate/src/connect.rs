@@ -15,6 +15,8 @@ mod jdbc_source;
 mod kafka;
 mod s3_sink;
 mod shape;
+#[cfg(test)]
+mod properties;
 mod transforms;
 
 use std::collections::BTreeSet;

@@ -125,7 +125,12 @@ fn settings(text: &mut String, indent: usize, settings: &[(&'static str, Setting
     }
     let _ = writeln!(text, "{:indent$}settings:", "");
     for (name, value) in settings {
-        let _ = writeln!(text, "{:indent$}  {name}: {}", "", scalar(value.as_str()));
+        // Settings are read as texts, also those that other fields would read as booleans.
+        let value = match value.as_str() {
+            word @ ("true" | "false") => word.to_owned(),
+            text => scalar(text),
+        };
+        let _ = writeln!(text, "{:indent$}  {name}: {value}", "");
     }
 }
 
@@ -183,7 +188,7 @@ fn is_plain(text: &str) -> bool {
     let after_dot = text.strip_prefix('.').map(|rest| rest.starts_with(['K', 'M', 'O', 'P']));
     after_dot.unwrap_or_else(|| text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '$'))
         && !text.ends_with(':')
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-/:@+${}".contains(c))
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-/:@+${},=?*".contains(c))
         && !WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 

@@ -6,7 +6,7 @@ use anabranch_record::reference::push_part;
 pub(crate) fn reference(base: &str, names: &[&str]) -> String {
     let mut text = base.to_owned();
     for name in names {
-        push_part(&mut text, name);
+        push_part(name, &mut text);
     }
     text
 }

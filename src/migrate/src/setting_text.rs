@@ -38,17 +38,6 @@ impl SettingText {
     pub(crate) fn is_variable(&self) -> bool {
         self.0.replace("$${", "").contains("${")
     }
-
-    /// Returns the part before and the part after a separator that occurs in it.
-    pub(crate) fn split_once(&self, separator: char) -> Option<(SettingText, SettingText)> {
-        let (before, after) = self.0.split_once(separator)?;
-        Some((SettingText(before.to_owned()), SettingText(after.to_owned())))
-    }
-
-    /// Returns the value without a prefix.
-    pub(crate) fn strip_prefix(&self, prefix: &str) -> Option<SettingText> {
-        self.0.strip_prefix(prefix).map(|rest| SettingText(rest.to_owned()))
-    }
 }
 
 impl From<&str> for SettingText {

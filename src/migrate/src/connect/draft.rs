@@ -83,6 +83,11 @@ impl<'a> Draft<'a> {
         self.left.get(setting).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
 
+    /// Returns `true` if a setting that is not taken has this value.
+    pub(super) fn has_value(&self, value: &str) -> bool {
+        self.left.values().any(|other| other.trim() == value)
+    }
+
     /// Returns a setting of the worker.
     pub(super) fn of_worker(&self, setting: &str) -> Option<String> {
         self.worker.settings.get(setting).filter(|value| !value.is_empty()).cloned()

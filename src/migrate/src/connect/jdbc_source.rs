@@ -26,7 +26,9 @@ pub(super) fn convert(mut draft: Draft<'_>) -> Job {
         draft.carried("topic.prefix", "topic.topic");
     }
     let topic = format!("{}{}", constant(&prefix.unwrap_or_default()), action(&metadata(TOPIC)));
-    draft.changed("mode", "tables", "the key of a record is the primary key of the row; Kafka Connect sends no key");
+    if !draft.has_value("org.apache.kafka.connect.transforms.ValueToKey") {
+        draft.changed("mode", "tables", "the key of a record is the primary key of the row; Kafka Connect sends no key");
+    }
     let mut shape = Shape {
         key: Form::Fields,
         value: Form::Fields,

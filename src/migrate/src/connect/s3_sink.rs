@@ -162,7 +162,7 @@ fn partitions(draft: &mut Draft<'_>, bucket: &mut Part, shape: &Shape) {
     draft.leave_out(&["partition.field.name", "path.format", "timestamp.extractor", "timestamp.field", "timezone"], "the partitioner does not use it");
 }
 
-/// Returns the expression for the time of a record.
+/// Returns the expression for the time of a record, as the function `date` takes it.
 fn time(draft: &mut Draft<'_>, shape: &Shape) -> String {
     if let Some(zone) = draft.take("timezone") {
         match ["UTC", "GMT", "Etc/UTC", "Z"].contains(&zone.as_str()) {
@@ -170,7 +170,8 @@ fn time(draft: &mut Draft<'_>, shape: &Shape) -> String {
             false => draft.blocked("timezone", "templates write times in UTC: use UTC, or change the template `folder`"),
         }
     }
-    let message = || ".Metadata.GetCreatedAt.UTC".to_owned();
+    // Nanoseconds since 1970; a message without a timestamp is of 1970.
+    let message = || format!("(div (int64 {}) 1000000000)", metadata("recfmt.createdAt"));
     match draft.take("timestamp.extractor").as_deref() {
         Some("Record") => {
             draft.carried("timestamp.extractor", "bucket.folder");
@@ -189,7 +190,7 @@ fn time(draft: &mut Draft<'_>, shape: &Shape) -> String {
                 draft.blocked("timestamp.field", "the value is a text or bytes, without fields");
                 return message();
             }
-            format!("(mustToDate \"2006-01-02T15:04:05Z07:00\" {}).UTC", field(".Payload.After", &path))
+            format!("(mustToDate \"2006-01-02T15:04:05Z07:00\" {})", field(".Payload.After", &path))
         }
         _ => {
             draft.changed(
@@ -218,7 +219,7 @@ fn dated(format: &str, time: &str) -> Option<String> {
                     ('s', 2) => "05",
                     _ => return None,
                 };
-                template.push_str(&format!("{{{{ {time}.Format \"{layout}\" }}}}"));
+                template.push_str(&format!("{{{{ date \"{layout}\" {time} }}}}"));
             }
         }
     }

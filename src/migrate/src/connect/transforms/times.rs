@@ -60,8 +60,11 @@ pub(super) fn convert(transform: &mut Transform, draft: &mut Draft<'_>, shape: &
         let parse = |layout: &str| transform.part("time.parse").with("field", reference.as_str()).with("layout", layout);
         // Kafka Connect decides by the type of each value, too.
         let when = |kinds: &[&str]| {
-            let kinds: Vec<String> = kinds.iter().map(|kind| format!("({})", is_kind(kind, &field))).collect();
-            let is_of_kind = if kinds.len() == 1 { kinds[0].clone() } else { format!("or {}", kinds.join(" ")) };
+            let tests: Vec<String> = kinds.iter().map(|kind| is_kind(kind, &field)).collect();
+            let is_of_kind = match &tests[..] {
+                [test] => test.clone(),
+                tests => format!("or ({})", tests.join(") (")),
+            };
             and(Some(&transform.of_field(shape, &name)), &is_of_kind)
         };
         draft.add(parse(number).when(Some(&when(&["int64", "uint64"]))));
