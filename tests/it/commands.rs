@@ -76,7 +76,10 @@ const NOT_RUN: [(&str, &str); 56] = [
     ("anabranch migrate kafka-connect connectors.json --worker connect-distributed.properties", CONNECT),
     ("anabranch migrate conduit my-conduit --to my-anabranch --dry-run", CONNECT),
     ("anabranch migrate conduit my-conduit --to my-anabranch", CONNECT),
-    ("anabranch run --once --pipelines ./pipeline.yaml", "runs in the directory of the example; examples.rs does the same"),
+    (
+        "anabranch run --once --pipelines ./pipeline.yaml",
+        "runs in the directory of the example; examples.rs does the same",
+    ),
     ("cargo deb", RELEASE),
     ("sudo apt install ./target/debian/anabranch_*.deb", ROOT),
     ("sudo systemctl enable --now anabranch", ROOT),

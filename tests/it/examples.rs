@@ -27,7 +27,16 @@ fn every_example_is_run_here() {
     for entry in std::fs::read_dir(directory()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let tested = name.ends_with(".test.yaml")
-            || ["access-log", "cluster", "common.sh", "csv-orders", "documents-to-vectors", "kafka", "postgres-replica"].contains(&name.as_str())
+            || [
+                "access-log",
+                "cluster",
+                "common.sh",
+                "csv-orders",
+                "documents-to-vectors",
+                "kafka",
+                "postgres-replica",
+            ]
+            .contains(&name.as_str())
             || run.contains(&format!("example(\"{name}\")"));
         assert!(tested, "no test runs examples/{name}");
     }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::process::Workspace;
+#[cfg(feature = "kafka")]
+use crate::servers::kafka::broker;
 
 /// Every credential in the files of this test.
 const CREDENTIALS: [&str; 10] = [
@@ -92,8 +94,10 @@ fn no_output_and_no_file_contains_a_credential() {
         let arguments = [&["migrate", "conduit", source.to_str().unwrap(), "--to", "new"][..], flags].concat();
         shown.push_str(&workspace.run(&arguments).expect_code(0).both());
     }
-    let mut files: Vec<PathBuf> =
-        crate::docs::below(&workspace.path("pipelines"), ".yaml").into_iter().chain(crate::docs::below(&workspace.path("new"), ".yaml")).collect();
+    let mut files: Vec<PathBuf> = crate::docs::below(&workspace.path("pipelines"), ".yaml")
+        .into_iter()
+        .chain(crate::docs::below(&workspace.path("new"), ".yaml"))
+        .collect();
     files.sort();
     assert_eq!(files.len(), 10, "{files:?}");
     files.iter().for_each(|file| shown.push_str(&fs::read_to_string(file).unwrap()));
@@ -121,7 +125,8 @@ fn the_worker_gives_what_a_connector_does_not_set() {
     workspace.write("worker.properties", fs::read(fixtures().join("worker.properties")).unwrap());
     let sink = r#"{"connector.class": "FileStreamSink", "file": "out", "topics": "in"}"#;
     workspace.write("sink.json", sink);
-    let unsure = report(&workspace.run(&["migrate", "kafka-connect", "sink.json", "--dry-run", "--json"]).expect_code(0).stdout);
+    let unsure =
+        report(&workspace.run(&["migrate", "kafka-connect", "sink.json", "--dry-run", "--json"]).expect_code(0).stdout);
     assert_eq!(line(&unsure, "sink", "value.converter")["blocks"], true);
     let text = unsure["result"]["connectors"][0]["text"].as_str().unwrap();
     assert!(text.contains("status: stopped") && text.contains("--worker"), "{text}");
@@ -147,7 +152,8 @@ fn the_worker_gives_what_a_connector_does_not_set() {
 #[cfg(feature = "kafka")]
 fn transformations_do_what_those_of_kafka_connect_do() {
     let mut workspace = with(&["transforms.json"]);
-    let report = report(&workspace.run(&["migrate", "kafka-connect", "transforms.json", "--json"]).expect_code(0).stdout);
+    let report =
+        report(&workspace.run(&["migrate", "kafka-connect", "transforms.json", "--json"]).expect_code(0).stdout);
     set_variables(&mut workspace, &report);
     let tests = r#"
 env: { KAFKA_SERVERS: "localhost:9092" }
@@ -216,6 +222,76 @@ tests:
 }
 
 #[test]
+#[cfg(all(feature = "kafka", feature = "postgres"))]
+fn keys_and_envelopes_of_messages_become_rows() {
+    let sink = |name: &str, key: &str, more: &str| {
+        format!(
+            r#"{{"name": "{name}", "config": {{"connector.class": "JdbcSink", "topics": "orders", "connection.url": "jdbc:postgresql:shop",
+            "insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "id", "delete.enabled": "true",
+            "key.converter": "{key}", "value.converter": "org.apache.kafka.connect.json.JsonConverter", {more}}}}}"#
+        )
+    };
+    let json = "org.apache.kafka.connect.json.JsonConverter";
+    let plain = r#""value.converter.schemas.enable": "false""#;
+    let unwrap = r#""transforms": "u", "transforms.u.type": "io.debezium.transforms.ExtractNewRecordState",
+        "transforms.u.delete.handling.mode": "rewrite", "transforms.u.add.fields": "op,lsn""#;
+    let connectors = [
+        sink("text-key", "org.apache.kafka.connect.storage.StringConverter", plain),
+        sink("json-key", json, plain),
+        sink("envelope", json, unwrap),
+    ];
+    let workspace = Workspace::new();
+    workspace.write("sinks.json", format!("[{}]", connectors.join(",")));
+    workspace.run(&["migrate", "kafka-connect", "sinks.json"]).expect_code(0);
+    let tests = [
+        (
+            "text-key",
+            r#"
+      - { key: "7", metadata: { recfmt.collection: orders }, after: { $json: { id: 7, a: 1 } } }
+      - { operation: delete, key: "8", metadata: { recfmt.collection: orders } }
+    expect:
+      records:
+        - { key: { id: "7" }, after: { id: 7, a: 1 }, metadata: { migrate.key: $absent } }
+        - { key: { id: "8" }, operation: delete, metadata: { migrate.key: $absent } }
+"#,
+        ),
+        (
+            "json-key",
+            r#"
+      - { key: { $json: { schema: {}, payload: { id: 7 } } }, metadata: { recfmt.collection: orders }, after: { $json: { id: 7 } } }
+      - { operation: delete, key: { $json: { schema: {}, payload: 8 } }, metadata: { recfmt.collection: orders } }
+      - { operation: delete, key: { $json: { schema: {}, payload: x } }, metadata: { recfmt.collection: orders } }
+    expect:
+      records:
+        - { key: { id: 7 }, after: { id: 7 } }
+        - { key: { id: "8" }, operation: delete }
+        - { key: { id: x }, operation: delete }
+"#,
+        ),
+        (
+            "envelope",
+            r#"
+      - key: { $json: { schema: {}, payload: { id: 7 } } }
+        after: { $json: { schema: {}, payload: { op: c, before: null, after: { id: 7 }, source: { lsn: 5 }, ts_ms: 1 } } }
+      - key: { $json: { schema: {}, payload: { id: 8 } } }
+        after: { $json: { schema: {}, payload: { op: d, before: { id: 8, a: 2 }, after: null, source: { lsn: 6 }, ts_ms: 1 } } }
+      - { operation: delete, key: { $json: { schema: {}, payload: { id: 8 } } } }
+    expect:
+      records:
+        - { key: { id: 7 }, after: { id: 7, __deleted: "false", __op: c, __lsn: "5" } }
+        - { key: { id: 8 }, after: { id: 8, a: 2, __deleted: "true", __op: d, __lsn: "6" }, operation: update }
+"#,
+        ),
+    ];
+    for (name, test) in tests {
+        let text = format!("env: {{ KAFKA_SERVERS: \"localhost:9092\" }}\ntests:\n  - name: {name}\n    input:{test}");
+        workspace.write(&format!("pipelines/{name}.test.yaml"), text);
+    }
+    let output = workspace.run(&["pipelines", "test"]);
+    assert_eq!(output.code(), Some(0), "{}", output.both());
+}
+
+#[test]
 fn a_connector_without_a_counterpart_is_named() {
     let workspace = Workspace::new();
     workspace.write(
@@ -225,7 +301,13 @@ fn a_connector_without_a_counterpart_is_named() {
             {"name": "f", "config": {"connector.class": "FileStreamSink", "topics": "t", "file": "out", "who.knows": "Hunter2!"}}]"#,
     );
     let output = workspace.run(&["migrate", "kafka-connect", "c.json"]).expect_code(2);
-    for expected in ["m (io.debezium", "not migrated", "of the Debezium connectors, only PostgreSQL", "this is oracle", "to do         who.knows"] {
+    for expected in [
+        "m (io.debezium",
+        "not migrated",
+        "of the Debezium connectors, only PostgreSQL",
+        "this is oracle",
+        "to do         who.knows",
+    ] {
         assert!(output.stdout.contains(expected), "{expected}: {}", output.both());
     }
     assert!(!output.both().contains("Hunter2"), "{}", output.both());
@@ -239,7 +321,11 @@ fn no_file_is_written_over() {
     let workspace = with(&["files.json"]);
     workspace.write("pipelines/file-sink.yaml", "mine");
     let output = workspace.run(&["migrate", "kafka-connect", "files.json"]).expect_code(2);
-    assert!(output.stderr.contains("pipelines/file-sink.yaml already exists; nothing was written"), "{}", output.both());
+    assert!(
+        output.stderr.contains("pipelines/file-sink.yaml already exists; nothing was written"),
+        "{}",
+        output.both()
+    );
     assert_eq!(workspace.read("pipelines/file-sink.yaml"), "mine");
     assert!(!workspace.path("pipelines/file-source.yaml").exists());
     let source = fixtures().join("conduit");
@@ -298,4 +384,35 @@ fn a_project_of_conduit_can_be_planned_where_it_is_written() {
     workspace.env("ANABRANCH_SCHEMA_REGISTRY_CONFLUENT_CONNECTION_STRING", "https://registry.example");
     workspace.env("ANABRANCH_API_HTTP_TOKEN", "a-token-of-the-api-for-this-test");
     workspace.run(&["config", "--config.path", "new/anabranch.yaml"]).expect_code(0);
+}
+
+/// The consumer group of a sink connector continues where the connector has stopped: here, the group has only the
+/// offsets that a run without a stored position has committed.
+#[test]
+#[cfg(feature = "kafka")]
+fn the_pipelines_of_file_connectors_move_a_file_through_a_broker() {
+    let Some(broker) = broker() else { return };
+    let topic = broker.topic("migrated", 1, &serde_json::json!({}));
+    let workspace = Workspace::new();
+    let connectors = fs::read_to_string(fixtures().join("files.json")).unwrap();
+    let connectors = connectors
+        .replace("/var/log/shop/access.log", "in.txt")
+        .replace("/tmp/access.copy", "out.txt")
+        .replace("\"access\"", &format!("{topic:?}"));
+    workspace.write("files.json", connectors);
+    workspace.write("worker.properties", format!("bootstrap.servers={}\n", broker.address()));
+    workspace.run(&["migrate", "kafka-connect", "files.json", "--worker", "worker.properties"]).expect_code(0);
+    let once = |pipeline: &str, store: [&str; 2]| {
+        let file = format!("pipelines/{pipeline}.yaml");
+        workspace.run(&[&["run", "--once", "--pipelines", &file][..], &store].concat()).expect_code(0);
+    };
+    workspace.write("in.txt", "one\ntwo\n");
+    once("file-source", ["--db.path", "source.db"]);
+    once("file-sink", ["--db.type", "inmemory"]);
+    let line = |text: &str| format!("{{\"host\":\"web-1\",\"line\":{text:?}}}");
+    assert_eq!(workspace.lines("out.txt"), [line("one"), line("two")]);
+    workspace.append("in.txt", "three\n");
+    once("file-source", ["--db.path", "source.db"]);
+    once("file-sink", ["--db.type", "inmemory"]);
+    assert_eq!(workspace.lines("out.txt"), [line("one"), line("two"), line("three")]);
 }

@@ -63,9 +63,10 @@ fn migrated(arguments: &Arguments, context: &Context) -> Result<Box<Report>, Box
     let (processors, connectors) =
         (children(&project_directory.join("processors"))?, children(&project_directory.join("connectors"))?);
     // The plugins are those of the project; no other setting matters.
-    let flags = ["processors", "connectors"]
-        .map(|name| (name, project_directory.join(name).display().to_string()));
-    let flags = SettingFlags::<false> { given: vec![("processors.path", flags[0].1.clone()), ("connectors.path", flags[1].1.clone())] };
+    let flags = ["processors", "connectors"].map(|name| (name, project_directory.join(name).display().to_string()));
+    let flags = SettingFlags::<false> {
+        given: vec![("processors.path", flags[0].1.clone()), ("connectors.path", flags[1].1.clone())],
+    };
     let settings = (Layers { flags: &flags.given, environment: &[] }).resolve().map_err(|refused| {
         let notes = context.rendered(&refused.findings, &refused.files);
         let message = "the settings cannot be used";
@@ -78,8 +79,7 @@ fn migrated(arguments: &Arguments, context: &Context) -> Result<Box<Report>, Box
         content: NewContent::Text(migrated.service.clone()),
     }];
     let pipelines = arguments.to.join("pipelines");
-    let names: Vec<String> =
-        migrated.pipelines.keys().map(|name| pipelines.join(name).display().to_string()).collect();
+    let names: Vec<String> = migrated.pipelines.keys().map(|name| pipelines.join(name).display().to_string()).collect();
     for (name, text) in &migrated.pipelines {
         files.push(NewFile { path: pipelines.join(name), content: NewContent::Text(text.clone()) });
     }

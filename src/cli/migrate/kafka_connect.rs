@@ -7,9 +7,9 @@ use anabranch_process::files::read_text;
 use anabranch_settings::SettingFlags;
 use serde_json::json;
 
+use super::check::check;
 use super::outcome::{self, Migrated};
 use super::writing::{NewContent, NewFile, write};
-use super::check::check;
 use crate::cli::pipelines::is_yaml;
 use crate::cli::report::findings;
 use crate::cli::{Context, Exit, Report, compile_options, registry_with};

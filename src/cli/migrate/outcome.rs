@@ -78,9 +78,8 @@ pub(super) fn variables(needed: &[NeededVariable]) -> String {
 
 /// Returns the counts of outcomes for the summary in JSON.
 pub(super) fn summary(jobs: &[Job]) -> Value {
-    let count = |outcome: Outcome| {
-        jobs.iter().flat_map(|job| &job.lines).filter(|line| line.outcome == outcome).count()
-    };
+    let count =
+        |outcome: Outcome| jobs.iter().flat_map(|job| &job.lines).filter(|line| line.outcome == outcome).count();
     json!({
         "connectors": jobs.len(),
         "pipelines": jobs.iter().filter(|job| job.pipeline.is_some()).count(),

@@ -42,7 +42,12 @@ pub fn migrate(project: &Project, registry: &Registry) -> MigratedProject {
     let mut migrated = MigratedProject::default();
     let service = service::migrate(project.service.as_deref());
     migrated.service = service.text;
-    migrated.jobs.push(Job { name: "conduit.yaml".to_owned(), kind: "settings".to_owned(), pipeline: None, lines: service.lines });
+    migrated.jobs.push(Job {
+        name: "conduit.yaml".to_owned(),
+        kind: "settings".to_owned(),
+        pipeline: None,
+        lines: service.lines,
+    });
     for (name, meaning) in service.secrets {
         variables.name(&name, &name, meaning);
     }

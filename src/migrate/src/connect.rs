@@ -13,10 +13,10 @@ mod input;
 mod jdbc_sink;
 mod jdbc_source;
 mod kafka;
-mod s3_sink;
-mod shape;
 #[cfg(test)]
 mod properties;
+mod s3_sink;
+mod shape;
 mod transforms;
 
 use std::collections::BTreeSet;
@@ -33,7 +33,10 @@ type Convert = fn(Draft<'_>) -> Job;
 
 /// The classes that can be migrated, by their full and their short names.
 const CLASSES: &[(&[&str], Convert)] = &[
-    (&["io.confluent.connect.jdbc.JdbcSourceConnector", "io.aiven.connect.jdbc.JdbcSourceConnector"], jdbc_source::convert),
+    (
+        &["io.confluent.connect.jdbc.JdbcSourceConnector", "io.aiven.connect.jdbc.JdbcSourceConnector"],
+        jdbc_source::convert,
+    ),
     (&["io.confluent.connect.jdbc.JdbcSinkConnector", "io.aiven.connect.jdbc.JdbcSinkConnector"], jdbc_sink::convert),
     (&["io.confluent.connect.s3.S3SinkConnector"], s3_sink::convert),
     (&["org.apache.kafka.connect.file.FileStreamSourceConnector"], file_stream::source),
@@ -79,5 +82,6 @@ fn refusal(class: &str) -> String {
                 pipelines init --template kafka-to-kafka`"
             .to_owned();
     }
-    "no plugin does what this class does: keep the connector in Kafka Connect, or write a standalone connector".to_owned()
+    "no plugin does what this class does: keep the connector in Kafka Connect, or write a standalone connector"
+        .to_owned()
 }

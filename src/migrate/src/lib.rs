@@ -36,5 +36,5 @@ mod report;
 mod setting_text;
 mod variables;
 
-pub use report::{Job, Line, Migration, MigratedPipeline, Outcome};
+pub use report::{Job, Line, MigratedPipeline, Migration, Outcome};
 pub use variables::NeededVariable;

@@ -41,7 +41,9 @@ pub(super) fn migrate(name: &str, text: &str, registry: &Registry, variables: &m
         let place = finding.label.as_ref().and_then(|label| files.locate(label.span));
         let place = place.map_or_else(|| name.to_owned(), |place| format!("line {}", place.line));
         if finding.severity == Severity::Error {
-            migration.lines.push(Line { blocks: true, ..line(&place, Outcome::NotCarried, "", finding.message.as_str()) });
+            migration
+                .lines
+                .push(Line { blocks: true, ..line(&place, Outcome::NotCarried, "", finding.message.as_str()) });
         } else if let Some(range) = finding.fix.as_ref().and_then(|fix| fix.range(text)) {
             let becomes = finding.fix.as_ref().map(|fix| fix.becomes.clone()).unwrap_or_default();
             migration.edits.insert((range.start, range.end, becomes));
@@ -88,11 +90,19 @@ impl FileMigration<'_> {
         let reference = &connector.plugin.value;
         let (found, position) = match connector.role.value {
             Role::Source => (self.registry.source(reference).map(|kind| kind.specification().clone()), true),
-            _ => (self.registry.destination(reference).map(|kind| kind.specification().clone()), false),
+            Role::Destination => (self.registry.destination(reference).map(|kind| kind.specification().clone()), false),
         };
         let specification = self.plugin(&place, reference, found.map_err(|error| error.to_string()));
         if position {
-            let note = "the position is not carried over: the source begins as at its first start";
+            let note = match bare_name(reference) {
+                "postgres" => {
+                    "the position is not carried over: the source begins with a snapshot. Drop the slot of Conduit, or \
+                     choose another logrepl.slotName. To continue where Conduit stopped, set logrepl.adoptSlot: true and \
+                     snapshotMode: never"
+                }
+                "kafka" => "the position is not carried over: the source begins at the committed offsets of its group",
+                _ => "the position is not carried over: the source begins as at its first start",
+            };
             self.lines.push(line(&place, Outcome::NotCarried, "", note));
         }
         self.credentials(&place, specification.as_ref(), &connector.settings.entries);
@@ -131,7 +141,8 @@ impl FileMigration<'_> {
             let parameter = specification.map(|specification| specification.parameter(name));
             if matches!(parameter, Some(None)) && !name.starts_with("sdk.") {
                 let note = "the plugin does not have this setting: remove it, or look for its counterpart";
-                self.lines.push(Line { blocks: true, ..line(&format!("{place}.{name}"), Outcome::NotCarried, "", note) });
+                self.lines
+                    .push(Line { blocks: true, ..line(&format!("{place}.{name}"), Outcome::NotCarried, "", note) });
             }
             let is_secret = match parameter.flatten() {
                 Some(parameter) => parameter.is_secret(name),

@@ -70,32 +70,42 @@ impl ServiceSettings {
             self.lines.push(line(name, Outcome::NotCarried, "", note));
             return;
         }
-        let Some(key) = find(name).filter(|key| key.name != "config.path") else {
+        let key = find(name).filter(|key| key.name != "config.path" && !key.has_no_effect());
+        let Some(key) = key else {
             let note = WITHOUT.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, note)| *note);
             self.lines.push(line(name, Outcome::NotCarried, "", note.unwrap_or("this setting has no counterpart")));
             return;
         };
-        if key.has_no_effect() {
-            self.lines.push(line(name, Outcome::NotCarried, "", format!("it has no effect: {}", key.idle.unwrap_or_default())));
-            return;
-        }
         if key.secret && !value.is_empty() && !value.contains("${") {
             let variable = key.variable();
             self.lines.push(line(name, Outcome::Carried, &format!("the variable {variable}"), ""));
             self.secrets.push((variable, format!("the value of {name} in conduit.yaml")));
             return;
         }
-        if let SettingType::Choice(words) = key.kind
-            && !words.contains(&value)
-        {
+        let words: &[&str] = match key.kind {
+            SettingType::Choice(words) => words,
+            SettingType::Bool => &["true", "false"],
+            _ => &[],
+        };
+        if !words.is_empty() && !words.contains(&value) {
             let note = format!("the value must be one of {}", words.join(", "));
             self.lines.push(line(name, Outcome::NotCarried, "", note));
             return;
         }
         // Variables are written in the same way.
         let value = SettingText::literal(value).as_str().replace("$${", "${");
-        let _ = writeln!(self.text, "{name}: {}", scalar(&value));
-        self.lines.push(line(name, Outcome::Carried, name, ""));
+        let shown = match key.kind {
+            SettingType::Bool => value.clone(),
+            _ => scalar(&value),
+        };
+        let _ = writeln!(self.text, "{name}: {shown}");
+        let is_local = ["127.", "localhost:", "[::1]:"].iter().any(|host| value.starts_with(host));
+        self.lines.push(match name == "api.http.address" && !is_local {
+            true => {
+                line(name, Outcome::Changed, name, "other machines can reach this address, so set api.http.token-file")
+            }
+            false => line(name, Outcome::Carried, name, ""),
+        });
     }
 
     fn database(&mut self, value: &str) {
@@ -107,7 +117,9 @@ impl ServiceSettings {
             "inmemory" | "postgres" => {
                 let _ = writeln!(self.text, "db.type: {value}");
                 let note = match value {
-                    "postgres" => "the tables of Conduit are not read. The store is empty: the sources begin as at their first start",
+                    "postgres" => {
+                        "the tables of Conduit are not read. The store is empty: the sources begin as at their first start"
+                    }
                     _ => "",
                 };
                 let outcome = if note.is_empty() { Outcome::Carried } else { Outcome::Changed };

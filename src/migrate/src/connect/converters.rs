@@ -169,7 +169,9 @@ pub(super) fn encode(draft: &mut Draft<'_>, shape: &Shape, destination: &mut Par
         (Form::Envelope, Converter::Json { schemas }) => {
             destination.set("sdk.record.format", "debezium/json");
             let note = match schemas {
-                true => "the envelope has no schemas for numbers and times of SQL; `source` has the metadata of the record",
+                true => {
+                    "the envelope has no schemas for numbers and times of SQL; `source` has the metadata of the record"
+                }
                 false => "the change is in the field `payload` of an envelope, which has the field `schema` as well",
             };
             draft.changed("value.converter", "topic.sdk.record.format", note);
@@ -197,7 +199,11 @@ pub(super) fn encode(draft: &mut Draft<'_>, shape: &Shape, destination: &mut Par
         }
         (_, Converter::Avro) => {
             destination.set("encode.payload", "avro");
-            draft.changed("value.converter", "topic.encode.payload", "the schema is that of the source, not of the connector");
+            draft.changed(
+                "value.converter",
+                "topic.encode.payload",
+                "the schema is that of the source, not of the connector",
+            );
         }
         (Form::Fields, Converter::Json { schemas: true }) => {
             destination.set("sdk.record.format", "recfmt/raw");
@@ -226,11 +232,19 @@ fn encode_key(draft: &mut Draft<'_>, shape: &Shape, destination: &mut Part) {
             let text = format!("{{{{ {} }}}}", json_of(Form::Raw, ".Key"));
             destination.set("key", text);
             if schemas {
-                draft.changed("key.converter", "topic.key", "the key is plain JSON, without the envelope {schema, payload}");
+                draft.changed(
+                    "key.converter",
+                    "topic.key",
+                    "the key is plain JSON, without the envelope {schema, payload}",
+                );
             }
         }
         (_, Converter::Json { schemas: true }) => {
-            draft.changed("key.converter", "topic.key", "the key is plain JSON, without the envelope {schema, payload}");
+            draft.changed(
+                "key.converter",
+                "topic.key",
+                "the key is plain JSON, without the envelope {schema, payload}",
+            );
         }
         (_, Converter::Avro) => destination.set("encode.key", "avro"),
         (_, Converter::Unknown) => {

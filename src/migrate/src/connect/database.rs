@@ -18,7 +18,8 @@ pub(super) struct OtherSystem;
 pub(super) fn from_jdbc(draft: &mut Draft<'_>, part: &mut Part) -> Result<(), OtherSystem> {
     let names = Names { user: "connection.user", password: "connection.password" };
     let Some(url) = draft.peek("connection.url").map(str::to_owned) else {
-        let unknown = draft.unknown("POSTGRES_URL", "the address of the database, as postgresql://user:password@host:5432/database");
+        let unknown = draft
+            .unknown("POSTGRES_URL", "the address of the database, as postgresql://user:password@host:5432/database");
         part.set("url", unknown);
         draft.blocked("connection.url", "the connector has no URL of a database");
         return Ok(());
@@ -29,7 +30,11 @@ pub(super) fn from_jdbc(draft: &mut Draft<'_>, part: &mut Part) -> Result<(), Ot
         let variable = draft.unknown(&wanted, meaning);
         part.set("url", variable);
         draft.take("connection.url");
-        draft.changed("connection.url", &format!("{}.url", part.id), "the value is in a provider: write it as a URL of PostgreSQL, with user and password");
+        draft.changed(
+            "connection.url",
+            &format!("{}.url", part.id),
+            "the value is in a provider: write it as a URL of PostgreSQL, with user and password",
+        );
         draft.leave_out(&[names.user, names.password], "the variable for the URL contains it");
         return Ok(());
     }
@@ -50,7 +55,10 @@ pub(super) fn from_jdbc(draft: &mut Draft<'_>, part: &mut Part) -> Result<(), Ot
             "sslrootcert" => options.push(("sslrootcert", value)),
             "sslcert" => options.push(("sslcert", value)),
             "sslkey" => {
-                draft.blocked("connection.url", "sslkey of the JDBC driver is a key in DER: convert it to PEM, and add it as sslkey");
+                draft.blocked(
+                    "connection.url",
+                    "sslkey of the JDBC driver is a key in DER: convert it to PEM, and add it as sslkey",
+                );
             }
             "currentSchema" => draft.unsure(
                 "connection.url",
@@ -91,14 +99,14 @@ impl Login<'_> {
         if own_user.is_some() {
             draft.carried(user_name, "the URL of the database");
         }
-        let own_password = draft.take(password_name);
-        if own_password.is_some() {
-            draft.carried(password_name, "the URL of the database");
-        }
         let mut url = SettingText::literal("postgresql://");
         if let Some(user) = own_user.or(self.user) {
             let user = draft.text(user_name, &user);
             url.push(&encoded(&user));
+            let own_password = draft.take(password_name);
+            if own_password.is_some() {
+                draft.carried(password_name, "the URL of the database");
+            }
             if let Some(password) = own_password.or(self.password) {
                 let meaning = "the password of the database, with special characters as %XX";
                 let password = draft.secret(password_name, &password, meaning);
@@ -107,6 +115,7 @@ impl Login<'_> {
             }
             url.push(&"@".into());
         }
+        draft.leave_out(&[password_name], "a password needs a user");
         url.push(address);
         url.push(&"/".into());
         url.push(&encoded(database));

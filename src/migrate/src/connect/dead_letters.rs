@@ -57,7 +57,10 @@ pub(super) fn convert(draft: &mut Draft<'_>) {
         &["errors.deadletterqueue.context.headers.enable"],
         "dead letters always contain the error and the place",
     );
-    draft.leave_out(&["errors.log.enable", "errors.log.include.messages"], "the service logs failures, without the records");
+    draft.leave_out(
+        &["errors.log.enable", "errors.log.include.messages"],
+        "the service logs failures, without the records",
+    );
     draft.leave_out(
         &["errors.retry.timeout", "errors.retry.delay.max.ms"],
         "temporary errors are retried without limit, with the delays of pipelines.error-recovery.* in anabranch.yaml",

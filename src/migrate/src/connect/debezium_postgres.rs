@@ -33,7 +33,11 @@ pub(super) fn convert(mut draft: Draft<'_>) -> Job {
             if tombstones.as_deref() == Some("false") {
                 draft.carried("tombstones.on.delete", "topic");
             } else {
-                draft.changed("tombstones.on.delete", "topic", "no tombstone follows a deletion: the message of the deletion is the last one of its key");
+                draft.changed(
+                    "tombstones.on.delete",
+                    "topic",
+                    "no tombstone follows a deletion: the message of the deletion is the last one of its key",
+                );
             }
         }
         _ => {
@@ -75,11 +79,9 @@ fn url(draft: &mut Draft<'_>, part: &mut Part) {
     address.push(&plain("database.port", "5432"));
     let database = plain("database.dbname", "postgres");
     let mut options = Vec::new();
-    for (setting, name) in [
-        ("database.sslmode", "sslmode"),
-        ("database.sslrootcert", "sslrootcert"),
-        ("database.sslcert", "sslcert"),
-    ] {
+    for (setting, name) in
+        [("database.sslmode", "sslmode"), ("database.sslrootcert", "sslrootcert"), ("database.sslcert", "sslcert")]
+    {
         if let Some(value) = draft.take(setting) {
             let value = if name == "sslmode" { value.replace("allow", "prefer").replace('_', "-") } else { value };
             draft.carried(setting, "tables.url");
@@ -120,7 +122,11 @@ fn names(draft: &mut Draft<'_>, part: &mut Part) {
         report(draft, setting, is_plain);
     } else {
         plain.push("public.*".to_owned());
-        draft.unsure("table.include.list", "tables.tables", "without a list, Debezium reads all schemas; the pipeline reads public: add the others as schema.*");
+        draft.unsure(
+            "table.include.list",
+            "tables.tables",
+            "without a list, Debezium reads all schemas; the pipeline reads public: add the others as schema.*",
+        );
     }
     if let (Some(_), Some((setting, _))) = (&tables, &schemas) {
         draft.carried(setting, "tables.tables");
@@ -141,7 +147,10 @@ fn names(draft: &mut Draft<'_>, part: &mut Part) {
 fn report(draft: &mut Draft<'_>, setting: &str, is_plain: bool) {
     match is_plain {
         true => draft.carried(setting, "tables.tables"),
-        false => draft.blocked(setting, "a regular expression is not a name: write the tables as schema.table, or schema.* for all of a schema"),
+        false => draft.blocked(
+            setting,
+            "a regular expression is not a name: write the tables as schema.table, or schema.* for all of a schema",
+        ),
     }
 }
 
@@ -187,12 +196,24 @@ fn replication(draft: &mut Draft<'_>, part: &mut Part) {
     match draft.take("publication.autocreate.mode").as_deref() {
         None => {}
         Some("filtered") => draft.carried("publication.autocreate.mode", "tables"),
-        Some("disabled") => draft.changed("publication.autocreate.mode", "tables", "the source creates the publication if it does not exist"),
-        Some(_) => draft.changed("publication.autocreate.mode", "tables", "a publication that the source creates has only the tables of `tables`"),
+        Some("disabled") => draft.changed(
+            "publication.autocreate.mode",
+            "tables",
+            "the source creates the publication if it does not exist",
+        ),
+        Some(_) => draft.changed(
+            "publication.autocreate.mode",
+            "tables",
+            "a publication that the source creates has only the tables of `tables`",
+        ),
     }
     match draft.take("slot.drop.on.stop").as_deref() {
         None => {}
-        Some("false") => draft.changed("slot.drop.on.stop", "tables.logrepl.autoCleanup", "the slot is dropped when the pipeline is deleted, not when it stops"),
+        Some("false") => draft.changed(
+            "slot.drop.on.stop",
+            "tables.logrepl.autoCleanup",
+            "the slot is dropped when the pipeline is deleted, not when it stops",
+        ),
         Some(_) => draft.left_out("slot.drop.on.stop", "a slot is dropped only when the pipeline is deleted"),
     }
     if let Some(failover) = draft.take("slot.failover") {
@@ -203,14 +224,34 @@ fn replication(draft: &mut Draft<'_>, part: &mut Part) {
         match interval.parse::<u64>() {
             Ok(milliseconds) => {
                 part.set("heartbeat", format!("{milliseconds}ms"));
-                draft.changed("heartbeat.interval.ms", "tables.heartbeat", "the heartbeat is a message in the log of the database; no topic receives it");
+                draft.changed(
+                    "heartbeat.interval.ms",
+                    "tables.heartbeat",
+                    "the heartbeat is a message in the log of the database; no topic receives it",
+                );
             }
             Err(_) => draft.blocked("heartbeat.interval.ms", "it is not a number"),
         }
     }
-    draft.leave_out(&["heartbeat.action.query", "heartbeat.topics.prefix", "topic.heartbeat.prefix"], "heartbeats need no table and no topic");
-    draft.leave_out(&["status.update.interval.ms", "slot.stream.params", "xmin.fetch.interval.ms", "flush.lsn.source", "lsn.flush.mode"], "the source confirms positions itself, after they are stored");
-    draft.expect("provide.transaction.metadata", &["false"], "topics of transactions have no counterpart; the metadata postgres.xid has the transaction");
+    draft.leave_out(
+        &["heartbeat.action.query", "heartbeat.topics.prefix", "topic.heartbeat.prefix"],
+        "heartbeats need no table and no topic",
+    );
+    draft.leave_out(
+        &[
+            "status.update.interval.ms",
+            "slot.stream.params",
+            "xmin.fetch.interval.ms",
+            "flush.lsn.source",
+            "lsn.flush.mode",
+        ],
+        "the source confirms positions itself, after they are stored",
+    );
+    draft.expect(
+        "provide.transaction.metadata",
+        &["false"],
+        "topics of transactions have no counterpart; the metadata postgres.xid has the transaction",
+    );
 }
 
 fn snapshot(draft: &mut Draft<'_>, part: &mut Part) {
@@ -224,7 +265,11 @@ fn snapshot(draft: &mut Draft<'_>, part: &mut Part) {
             ("initial", true)
         }
         "always" => {
-            draft.unsure("snapshot.mode", "tables.snapshotMode", "the source reads the rows at its first start; for every start, use `positions reset` before it");
+            draft.unsure(
+                "snapshot.mode",
+                "tables.snapshotMode",
+                "the source reads the rows at its first start; for every start, use `positions reset` before it",
+            );
             ("initial", false)
         }
         _ => {
@@ -239,12 +284,24 @@ fn snapshot(draft: &mut Draft<'_>, part: &mut Part) {
     draft.pass("snapshot.fetch.size", part, "snapshot.fetchSize");
     draft.pass("snapshot.max.threads", part, "snapshot.parallel");
     draft.leave_out(
-        &["snapshot.delay.ms", "snapshot.lock.timeout.ms", "snapshot.locking.mode", "snapshot.isolation.mode", "incremental.snapshot.chunk.size", "signal.data.collection", "signal.enabled.channels", "read.only"],
+        &[
+            "snapshot.delay.ms",
+            "snapshot.lock.timeout.ms",
+            "snapshot.locking.mode",
+            "snapshot.isolation.mode",
+            "incremental.snapshot.chunk.size",
+            "signal.data.collection",
+            "signal.enabled.channels",
+            "read.only",
+        ],
         "a snapshot takes no locks; `anabranch pipelines backfill` reads tables again while the pipeline runs",
     );
     for setting in ["snapshot.include.collection.list", "snapshot.select.statement.overrides"] {
         if draft.take(setting).is_some() {
-            draft.blocked(setting, "a snapshot reads all rows of all tables: make a pipeline of the other tables with snapshotMode: never");
+            draft.blocked(
+                setting,
+                "a snapshot reads all rows of all tables: make a pipeline of the other tables with snapshotMode: never",
+            );
         }
     }
 }
@@ -254,7 +311,7 @@ fn topic(draft: &mut Draft<'_>) -> String {
     let name = match prefix {
         Some((setting, prefix)) => {
             draft.carried(setting, "topic.topic");
-            prefix
+            draft.plain(setting, prefix)
         }
         None => {
             draft.blocked("topic.prefix", "the connector has no prefix of its topics");
@@ -291,26 +348,48 @@ fn columns(draft: &mut Draft<'_>) {
             draft.add(Part::new("columns", "field.exclude").when(Some(&condition)).with("fields", fields));
             draft.carried(setting, "columns");
         }
+        if !draft.is_reported(setting) {
+            draft.left_out(setting, "it names no column");
+        }
     }
     for (setting, _) in draft.take_prefixed("column.") {
-        let note = "processors change columns: `field.mask`, `field.hash` and `field.exclude`, with a condition for the table";
+        let note =
+            "processors change columns: `field.mask`, `field.hash` and `field.exclude`, with a condition for the table";
         draft.blocked(&format!("column.{setting}"), note);
     }
 }
 
 /// Settings of the forms of values.
 fn types(draft: &mut Draft<'_>) {
-    draft.expect("decimal.handling.mode", &["string"], "a numeric value is a text with all its digits: convert it with `field.convert` where consumers need a number");
-    draft.expect("time.precision.mode", &["isostring"], "times are texts as RFC 3339: format them with `time.format` where consumers need numbers");
+    draft.expect(
+        "decimal.handling.mode",
+        &["string"],
+        "a numeric value is a text with all its digits: convert it with `field.convert` where consumers need a number",
+    );
+    draft.expect(
+        "time.precision.mode",
+        &["isostring"],
+        "times are texts as RFC 3339: format them with `time.format` where consumers need numbers",
+    );
     draft.expect("hstore.handling.mode", &["map"], "a value of the type hstore is a map");
     draft.expect("interval.handling.mode", &["string"], "an interval is a text, as PostgreSQL writes it");
     draft.expect("binary.handling.mode", &["base64"], "bytes are texts in base64 in JSON");
     draft.expect("money.fraction.digits", &[], "a value of the type money is a text");
     draft.leave_out(&["include.unknown.datatypes"], "values of other types are texts");
-    draft.leave_out(&["unavailable.value.placeholder"], "a column that is not sent is absent, and the metadata postgres.unchanged names it");
-    draft.leave_out(&["include.schema.changes", "schema.refresh.mode", "schema.history.internal.kafka.topic"], "columns that change are followed; see schemaDrift");
+    draft.leave_out(
+        &["unavailable.value.placeholder"],
+        "a column that is not sent is absent, and the metadata postgres.unchanged names it",
+    );
+    draft.leave_out(
+        &["include.schema.changes", "schema.refresh.mode", "schema.history.internal.kafka.topic"],
+        "columns that change are followed; see schemaDrift",
+    );
     draft.expect("schema.name.adjustment.mode", &["none"], "names of schemas are not adjusted");
     draft.expect("field.name.adjustment.mode", &["none"], "names of fields are not adjusted");
-    draft.expect("skipped.operations", &["t", "none"], "drop operations with a `filter` and a condition on .Operation.String");
+    draft.expect(
+        "skipped.operations",
+        &["t", "none"],
+        "drop operations with a `filter` and a condition on .Operation.String",
+    );
     draft.expect("message.key.columns", &[], "the key is the primary key, or the index of the replica identity");
 }

@@ -48,6 +48,18 @@ impl<'a> Draft<'a> {
         for name in &connector.unreadable {
             draft.left_out(name, "the value is a list or an object; Kafka Connect has only texts here");
         }
+        // Transformations may have blank values on purpose.
+        let is_blank = |name: &String, value: &String| value.trim().is_empty() && !name.starts_with("transforms.");
+        let blank: Vec<String> = connector
+            .settings
+            .iter()
+            .filter(|(name, value)| is_blank(name, value))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in blank {
+            draft.left.remove(&name);
+            draft.left_out(&name, "it is blank, which counts as missing");
+        }
         draft
     }
 
@@ -152,6 +164,21 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Returns `true` if the report has a line on the setting.
+    pub(super) fn is_reported(&self, setting: &str) -> bool {
+        self.lines.iter().any(|line| line.setting == setting)
+    }
+
+    /// Returns a value that becomes a part of a template. A reference to a configuration provider cannot be a part of it.
+    pub(super) fn plain(&mut self, setting: &str, value: String) -> String {
+        let is_provided = |rest: &str| rest.split_once('}').is_some_and(|(inner, _)| inner.contains(':'));
+        if value.split("${").skip(1).any(is_provided) {
+            self.blocked(setting, "the value comes from a provider: write it into the template by hand");
+            return "PROVIDED".to_owned();
+        }
+        value
+    }
+
     /// Returns a value as a pipeline file has it: references to configuration providers become variables.
     pub(super) fn text(&mut self, setting: &str, value: &str) -> SettingText {
         let mut text = SettingText::default();
@@ -163,7 +190,13 @@ impl<'a> Draft<'a> {
                 rest = behind;
                 continue;
             };
-            text.push(&SettingText::literal(before));
+            if before.ends_with('$') {
+                self.blocked(
+                    setting,
+                    "a dollar sign before a variable cannot be written: make it a part of the variable",
+                );
+            }
+            text.push(&SettingText::literal(before.trim_end_matches('$')));
             text.push(&self.provided(setting, provider, path_and_key));
             rest = behind;
         }
@@ -185,7 +218,8 @@ impl<'a> Draft<'a> {
             _ => {
                 let origin = format!("{provider} {path_and_key}");
                 let of = if path.is_empty() { String::new() } else { format!(" in {path}") };
-                let meaning = format!("the value of {key}{of}, from the provider `{provider}` ({setting} of {})", self.name);
+                let meaning =
+                    format!("the value of {key}{of}, from the provider `{provider}` ({setting} of {})", self.name);
                 SettingText::variable(&self.variables.name(&origin, key, meaning))
             }
         }
@@ -252,7 +286,10 @@ impl<'a> Draft<'a> {
         }
         self.leave_out(&["tasks.max"], "one pipeline handles all partitions; in a cluster, its nodes share them");
         self.leave_out(&["tasks.max.enforce"], "pipelines have no tasks");
-        self.leave_out(&["config.action.reload"], "a changed variable takes effect when the service restarts; a value from `${file:…}` sooner");
+        self.leave_out(
+            &["config.action.reload"],
+            "a changed variable takes effect when the service restarts; a value from `${file:…}` sooner",
+        );
         let left = std::mem::take(&mut self.left);
         for setting in left.keys() {
             self.blocked(setting, "this setting is not known to `migrate`: look it up, and set what corresponds to it");
@@ -262,7 +299,9 @@ impl<'a> Draft<'a> {
         let mut comment = vec![format!("Migrated from the Kafka Connect connector {}.", self.name)];
         if is_blocked {
             comment.push("The pipeline is stopped. Before you remove `status: stopped`:".to_owned());
-            comment.extend(lines.iter().filter(|line| line.blocks).map(|line| format!("* {}: {}", line.setting, line.note)));
+            comment.extend(
+                lines.iter().filter(|line| line.blocks).map(|line| format!("* {}: {}", line.setting, line.note)),
+            );
         }
         let pipeline = Pipeline {
             id: self.id.clone(),

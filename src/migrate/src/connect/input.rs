@@ -41,7 +41,9 @@ pub enum InputError {
         column: usize,
     },
     /// The JSON has no connector at this place.
-    #[error("there is no connector at {place}: a connector is an object with \"connector.class\", or with \"name\" and \"config\"")]
+    #[error(
+        "there is no connector at {place}: a connector is an object with \"connector.class\", or with \"name\" and \"config\""
+    )]
     NoConnector {
         /// JSON pointer; `/` is the whole document.
         place: String,
@@ -63,8 +65,8 @@ pub fn read(file: &str, text: &str) -> Result<Vec<ConnectorConfig>, InputError> 
             return Ok(vec![ConnectorConfig { name, settings, unreadable: Vec::new() }]);
         }
     }
-    let value: Value = serde_json::from_str(text)
-        .map_err(|error| InputError::Json { line: error.line(), column: error.column() })?;
+    let value: Value =
+        serde_json::from_str(text).map_err(|error| InputError::Json { line: error.line(), column: error.column() })?;
     let mut found = Vec::new();
     collect(&value, "", &stem, &mut found)?;
     Ok(found)
@@ -82,7 +84,8 @@ fn stem(file: &str) -> String {
 }
 
 fn collect(value: &Value, place: &str, name: &str, found: &mut Vec<ConnectorConfig>) -> Result<(), InputError> {
-    let nothing = || InputError::NoConnector { place: if place.is_empty() { "/".to_owned() } else { place.to_owned() } };
+    let nothing =
+        || InputError::NoConnector { place: if place.is_empty() { "/".to_owned() } else { place.to_owned() } };
     match value {
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
@@ -119,8 +122,7 @@ fn collect(value: &Value, place: &str, name: &str, found: &mut Vec<ConnectorConf
 }
 
 fn connector(fields: &Map<String, Value>, name: &str) -> ConnectorConfig {
-    let mut connector =
-        ConnectorConfig { name: name.to_owned(), settings: BTreeMap::new(), unreadable: Vec::new() };
+    let mut connector = ConnectorConfig { name: name.to_owned(), settings: BTreeMap::new(), unreadable: Vec::new() };
     for (key, value) in fields {
         match value {
             Value::Null => {}
@@ -192,7 +194,8 @@ mod tests {
     fn every_form_of_a_connector_is_read() {
         let bare = r#"{"connector.class": "C", "tasks.max": 2, "flag": true, "none": null, "odd": {}}"#;
         let named = r#"{"name": "n", "config": {"connector.class": "C"}}"#;
-        let expanded = r#"{"n": {"info": {"name": "n", "config": {"connector.class": "C"}, "tasks": []}, "status": {}}}"#;
+        let expanded =
+            r#"{"n": {"info": {"name": "n", "config": {"connector.class": "C"}, "tasks": []}, "status": {}}}"#;
         let names = |text: &str| -> Vec<String> {
             read("dir/file.json", text).unwrap().into_iter().map(|connector| connector.name).collect()
         };

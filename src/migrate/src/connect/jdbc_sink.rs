@@ -16,13 +16,8 @@ pub(super) fn convert(mut draft: Draft<'_>) -> Job {
         return draft.refuse("connection.url", &note);
     }
     let topics = kafka::source(&mut draft);
-    let shape = Shape {
-        key: Form::Raw,
-        value: Form::Raw,
-        topic: Topic::InMetadata,
-        has_schema: false,
-        has_deletions: true,
-    };
+    let shape =
+        Shape { key: Form::Raw, value: Form::Raw, topic: Topic::InMetadata, has_schema: false, has_deletions: true };
     let mut shape = converters::decode(&mut draft, shape);
     transforms::convert(&mut draft, &mut shape);
     if shape.value == Form::Raw {
@@ -62,7 +57,11 @@ fn table_name(draft: &mut Draft<'_>, table: &mut Part) {
     if format.is_some() {
         draft.carried("table.name.format", "table.table");
     } else {
-        draft.changed("topics", "table.table", "a topic whose name has dots is read as schema.table: set `table` if it is not");
+        draft.changed(
+            "topics",
+            "table.table",
+            "a topic whose name has dots is read as schema.table: set `table` if it is not",
+        );
     }
 }
 
@@ -103,11 +102,13 @@ fn list(names: &str) -> Vec<String> {
 /// Makes the key of the row: `insert.mode`, `pk.mode` and `pk.fields`.
 fn key(draft: &mut Draft<'_>, shape: &mut Shape) {
     let insert = draft.take("insert.mode").unwrap_or_else(|| "insert".to_owned());
-    let mode = draft.take("pk.mode").unwrap_or_else(|| "none".to_owned());
+    let mode = draft.take("pk.mode");
+    let has_mode = mode.is_some();
+    let mode = mode.unwrap_or_else(|| "none".to_owned());
     let fields = draft.take("pk.fields");
     let names = list(fields.as_deref().unwrap_or_default());
     let pk_fields = |draft: &mut Draft<'_>| {
-        if fields.is_some() {
+        if fields.is_some() && !draft.is_reported("pk.fields") {
             draft.carried("pk.fields", "the key of the records");
         }
     };
@@ -158,7 +159,6 @@ fn key(draft: &mut Draft<'_>, shape: &mut Shape) {
                     name_the_key(draft, name, Some("not (kindIs \"map\" .Key)"));
                 } else if names.len() > 1 {
                     draft.unsure("pk.fields", "", "the key must have these fields and no others: see that it has");
-                    return;
                 }
                 pk_fields(draft);
             }
@@ -172,6 +172,11 @@ fn key(draft: &mut Draft<'_>, shape: &mut Shape) {
         "kafka" => draft.blocked("pk.mode", "processors do not see the partition and the offset of a message"),
         _ => draft.blocked("pk.mode", "it is neither none, kafka, record_key nor record_value"),
     }
+    for (setting, is_given) in [("pk.mode", has_mode), ("pk.fields", fields.is_some())] {
+        if is_given && !draft.is_reported(setting) {
+            draft.left_out(setting, "see the other settings of the key");
+        }
+    }
 }
 
 /// Makes a column of a key that is a text.
@@ -184,11 +189,11 @@ fn name_the_key(draft: &mut Draft<'_>, name: &str, condition: Option<&str>) {
             .with("value", "{{ printf \"%s\" .Key }}")
             .comment("A key that is a single value becomes the column."),
     );
-    let is_held = "hasKey .Metadata \"migrate.key\"";
-    draft.add(Part::new("row-key", "field.exclude").when(Some(is_held)).with("fields", ".Key"));
+    let is_held = condition.map(|_| "ne (index .Metadata \"migrate.key\") \"\"");
+    draft.add(Part::new("row-key", "field.exclude").when(is_held).with("fields", ".Key"));
     draft.add(
         Part::new("row-key", "field.set")
-            .when(Some(is_held))
+            .when(is_held)
             .with("field", reference(".Key", &[name]))
             .with("value", action(&metadata("migrate.key"))),
     );

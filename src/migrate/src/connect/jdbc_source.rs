@@ -15,7 +15,10 @@ pub(super) fn convert(mut draft: Draft<'_>) -> Job {
         return draft.refuse("connection.url", &note);
     }
     if draft.peek("query").is_some() {
-        return draft.refuse("query", "the `postgres` source reads tables, not queries: read the tables, and filter and join behind them");
+        return draft.refuse(
+            "query",
+            "the `postgres` source reads tables, not queries: read the tables, and filter and join behind them",
+        );
     }
     names(&mut draft, &mut tables);
     slot(&mut draft, &mut tables);
@@ -25,9 +28,14 @@ pub(super) fn convert(mut draft: Draft<'_>) -> Job {
     if prefix.is_some() {
         draft.carried("topic.prefix", "topic.topic");
     }
-    let topic = format!("{}{}", constant(&prefix.unwrap_or_default()), action(&metadata(TOPIC)));
+    let prefix = draft.plain("topic.prefix", prefix.unwrap_or_default());
+    let topic = format!("{}{}", constant(&prefix), action(&metadata(TOPIC)));
     if !draft.has_value("org.apache.kafka.connect.transforms.ValueToKey") {
-        draft.changed("mode", "tables", "the key of a record is the primary key of the row; Kafka Connect sends no key");
+        draft.changed(
+            "mode",
+            "tables",
+            "the key of a record is the primary key of the row; Kafka Connect sends no key",
+        );
     }
     let mut shape = Shape {
         key: Form::Fields,

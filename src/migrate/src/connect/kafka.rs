@@ -17,7 +17,10 @@ pub(super) fn source(draft: &mut Draft<'_>) -> Part {
             part.set("topics", topics);
             draft.carried("topics", "topics.topics");
             if pattern.is_some() {
-                draft.blocked("topics.regex", "Kafka Connect refuses topics and topics.regex together: keep one of them");
+                draft.blocked(
+                    "topics.regex",
+                    "Kafka Connect refuses topics and topics.regex together: keep one of them",
+                );
             }
         }
         (None, Some(pattern)) => {
@@ -26,7 +29,9 @@ pub(super) fn source(draft: &mut Draft<'_>) -> Part {
             part.set("topicPattern", text);
             match is_valid {
                 true => draft.carried("topics.regex", "topics.topicPattern"),
-                false => draft.blocked("topics.regex", "the pattern uses syntax of Java that is not supported: rewrite it"),
+                false => {
+                    draft.blocked("topics.regex", "the pattern uses syntax of Java that is not supported: rewrite it")
+                }
             }
         }
         (None, None) => {
@@ -57,7 +62,10 @@ pub(super) fn source(draft: &mut Draft<'_>) -> Part {
         part.set("isolationLevel", level);
         draft.carried("consumer.override.isolation.level", "topics.isolationLevel");
     } else {
-        part.set("isolationLevel", draft.of_worker("consumer.isolation.level").unwrap_or_else(|| "read_uncommitted".into()));
+        part.set(
+            "isolationLevel",
+            draft.of_worker("consumer.isolation.level").unwrap_or_else(|| "read_uncommitted".into()),
+        );
     }
     leave_out_overrides(draft, "consumer");
     part
@@ -85,7 +93,9 @@ pub(super) fn destination(draft: &mut Draft<'_>, shape: &Shape) -> Part {
                 part.set(to, if value.trim() == "-1" { "0" } else { value.trim() });
                 draft.carried(&setting, &format!("topic.{to}"));
             }
-            _ => draft.left_out(&setting, "create these topics before the pipeline starts, or set createTopics.config.*"),
+            _ => {
+                draft.left_out(&setting, "create these topics before the pipeline starts, or set createTopics.config.*")
+            }
         }
     }
     leave_out_overrides(draft, "producer");
@@ -102,7 +112,8 @@ fn leave_out_overrides(draft: &mut Draft<'_>, client: &str) {
 /// Returns `true` if the pattern means the same here as in Java.
 pub(super) fn is_rust_pattern(pattern: &str) -> bool {
     // Possessive quantifiers, look-around and back references are refused or read as something else.
-    let is_java = ["*+", "++", "?+", "}+", "\\Q", "\\G", "\\R", "\\X", "\\h", "&&["].iter().any(|part| pattern.contains(part));
+    let is_java =
+        ["*+", "++", "?+", "}+", "\\Q", "\\G", "\\R", "\\X", "\\h", "&&["].iter().any(|part| pattern.contains(part));
     !is_java && pattern.len() <= 4096 && Regex::new(pattern).is_ok()
 }
 
@@ -113,7 +124,9 @@ pub(super) fn client(draft: &mut Draft<'_>, part: &mut Part, client: &str) {
     let servers = security.take("bootstrap.servers");
     let servers = match servers {
         Some((setting, value)) => security.draft.text(&setting, &value),
-        None => security.draft.unknown("KAFKA_SERVERS", "addresses of the brokers, such as broker-1:9092,broker-2:9092"),
+        None => {
+            security.draft.unknown("KAFKA_SERVERS", "addresses of the brokers, such as broker-1:9092,broker-2:9092")
+        }
     };
     part.set("servers", servers);
     let mut login = false;
@@ -134,19 +147,21 @@ pub(super) fn client(draft: &mut Draft<'_>, part: &mut Part, client: &str) {
     for name in ["ssl.truststore.location", "ssl.keystore.location"] {
         if let Some((setting, _)) = security.take(name) {
             let to = if name.contains("trust") { "caCert" } else { "clientCert and clientKey" };
-            let note = format!("the `kafka` plugin reads PEM files: export the certificates with keytool, and set {to}");
+            let note =
+                format!("the `kafka` plugin reads PEM files: export the certificates with keytool, and set {to}");
             security.draft.blocked(&setting, &note);
         }
     }
-    for name in ["ssl.truststore.password", "ssl.keystore.password", "ssl.key.password", "ssl.truststore.type", "ssl.keystore.type"] {
+    for name in [
+        "ssl.truststore.password",
+        "ssl.keystore.password",
+        "ssl.key.password",
+        "ssl.truststore.type",
+        "ssl.keystore.type",
+    ] {
         if let Some((setting, _)) = security.take(name) {
             security.draft.left_out(&setting, "PEM files do not need it");
         }
-    }
-    if let Some((setting, value)) = security.take("ssl.endpoint.identification.algorithm")
-        && value.is_empty()
-    {
-        security.draft.left_out(&setting, "names in certificates are always verified");
     }
 }
 

@@ -198,7 +198,8 @@ fn names_a_secret(name: &str) -> bool {
 
 /// A connector of a known class, with likely settings.
 fn connectors() -> impl Strategy<Value = ConnectorConfig> {
-    let classes: Vec<&str> = CLASSES.iter().flat_map(|(names, _)| names.iter().copied()).chain(["an.Other", ""]).collect();
+    let classes: Vec<&str> =
+        CLASSES.iter().flat_map(|(names, _)| names.iter().copied()).chain(["an.Other", ""]).collect();
     let value = prop_oneof![9 => select(VALUES).prop_map(str::to_owned), 1 => any::<String>()];
     let settings = proptest::collection::btree_map(select(NAMES).prop_map(str::to_owned), value, 0..30);
     (any::<String>(), select(classes), settings).prop_map(|(name, class, mut settings)| {

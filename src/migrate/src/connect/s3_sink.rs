@@ -12,13 +12,8 @@ pub(super) fn convert(mut draft: Draft<'_>) -> Job {
     let mut bucket = Part::new("bucket", "s3");
     connection(&mut draft, &mut bucket);
     let topics = kafka::source(&mut draft);
-    let shape = Shape {
-        key: Form::Raw,
-        value: Form::Raw,
-        topic: Topic::InMetadata,
-        has_schema: false,
-        has_deletions: true,
-    };
+    let shape =
+        Shape { key: Form::Raw, value: Form::Raw, topic: Topic::InMetadata, has_schema: false, has_deletions: true };
     let mut shape = converters::decode(&mut draft, shape);
     transforms::convert(&mut draft, &mut shape);
     tombstones(&mut draft, &shape);
@@ -35,16 +30,50 @@ pub(super) fn convert(mut draft: Draft<'_>) -> Job {
     batches(&mut draft, &mut bucket);
     draft.expect("storage.class", &["io.confluent.connect.s3.storage.S3Storage"], "this class has no counterpart");
     draft.leave_out(&["schema.generator.class"], "the connector ignores it, too");
-    draft.leave_out(&["schema.compatibility", "schema.cache.size", "enhanced.avro.schema.support", "connect.meta.data"], "a line of JSON needs no schema");
-    draft.leave_out(&["filename.offset.zero.pad.width", "file.delim", "directory.delim"], "the name of an object is derived from its content, so that a repeated write replaces it");
-    draft.leave_out(&["s3.part.size", "s3.part.retries", "s3.retry.backoff.ms", "retry.backoff.ms", "shutdown.timeout.ms", "s3.wan.mode", "behavior.on.error"], "an object is written in one request, which is retried without limit");
-    draft.leave_out(&["allow.json.primitives", "format.bytearray.separator", "format.bytearray.extension"], "each record is a line");
-    for setting in ["s3.ssea.name", "s3.sse.kms.key.id", "s3.sse.customer.key", "s3.acl.canned", "s3.object.tagging", "s3.credentials.provider.class", "s3.proxy.url", "store.kafka.keys", "store.kafka.headers"] {
+    draft.leave_out(
+        &["schema.compatibility", "schema.cache.size", "enhanced.avro.schema.support", "connect.meta.data"],
+        "a line of JSON needs no schema",
+    );
+    draft.leave_out(
+        &["filename.offset.zero.pad.width", "file.delim", "directory.delim"],
+        "the name of an object is derived from its content, so that a repeated write replaces it",
+    );
+    draft.leave_out(
+        &[
+            "s3.part.size",
+            "s3.part.retries",
+            "s3.retry.backoff.ms",
+            "retry.backoff.ms",
+            "shutdown.timeout.ms",
+            "s3.wan.mode",
+            "behavior.on.error",
+        ],
+        "an object is written in one request, which is retried without limit",
+    );
+    draft.leave_out(
+        &["allow.json.primitives", "format.bytearray.separator", "format.bytearray.extension"],
+        "each record is a line",
+    );
+    for setting in [
+        "s3.ssea.name",
+        "s3.sse.kms.key.id",
+        "s3.sse.customer.key",
+        "s3.acl.canned",
+        "s3.object.tagging",
+        "s3.credentials.provider.class",
+        "s3.proxy.url",
+        "store.kafka.keys",
+        "store.kafka.headers",
+    ] {
         if draft.take(setting).is_some() {
             let note = match setting {
                 setting if setting.starts_with("s3.sse") || setting == "s3.acl.canned" => "set it for the bucket",
-                setting if setting.starts_with("store.") => "set sdk.record.format: recfmt/json to write keys and headers beside the values",
-                "s3.credentials.provider.class" => "keys are searched in the environment, the shared files, the container and the machine",
+                setting if setting.starts_with("store.") => {
+                    "set sdk.record.format: recfmt/json to write keys and headers beside the values"
+                }
+                "s3.credentials.provider.class" => {
+                    "keys are searched in the environment, the shared files, the container and the machine"
+                }
                 _ => "it has no counterpart",
             };
             draft.blocked(setting, note);
@@ -99,7 +128,8 @@ fn tombstones(draft: &mut Draft<'_>, shape: &Shape) {
             draft.blocked("behavior.on.null.values", "a record without a value has no line: choose ignore or fail");
             return;
         }
-        _ => Part::new("no-value", "error").with("message", "the record has no value, as with behavior.on.null.values=fail"),
+        _ => Part::new("no-value", "error")
+            .with("message", "the record has no value, as with behavior.on.null.values=fail"),
     };
     draft.add(part.when(Some(IS_DELETION)));
 }
@@ -111,7 +141,11 @@ fn partitions(draft: &mut Draft<'_>, bucket: &mut Part, shape: &Shape) {
     let topic = action(&metadata(TOPIC));
     let folder = match simple.unwrap_or("DefaultPartitioner") {
         "DefaultPartitioner" => {
-            draft.changed("partitioner.class", "bucket.folder", "the folder has no partition=N: records do not have the partition of Kafka");
+            draft.changed(
+                "partitioner.class",
+                "bucket.folder",
+                "the folder has no partition=N: records do not have the partition of Kafka",
+            );
             topic
         }
         "FieldPartitioner" => {
@@ -147,7 +181,10 @@ fn partitions(draft: &mut Draft<'_>, bucket: &mut Part, shape: &Shape) {
             match dated(format, &time) {
                 Some(dated) => format!("{topic}/{dated}"),
                 None => {
-                    draft.blocked("path.format", "the format has letters that have no counterpart: write the template `folder` by hand");
+                    draft.blocked(
+                        "path.format",
+                        "the format has letters that have no counterpart: write the template `folder` by hand",
+                    );
                     topic
                 }
             }
@@ -159,7 +196,10 @@ fn partitions(draft: &mut Draft<'_>, bucket: &mut Part, shape: &Shape) {
     };
     bucket.set("folder", folder);
     draft.leave_out(&["partition.duration.ms", "locale"], "the template `folder` decides the length of a period");
-    draft.leave_out(&["partition.field.name", "path.format", "timestamp.extractor", "timestamp.field", "timezone"], "the partitioner does not use it");
+    draft.leave_out(
+        &["partition.field.name", "path.format", "timestamp.extractor", "timestamp.field", "timezone"],
+        "the partitioner does not use it",
+    );
 }
 
 /// Returns the expression for the time of a record, as the function `date` takes it.
@@ -167,7 +207,9 @@ fn time(draft: &mut Draft<'_>, shape: &Shape) -> String {
     if let Some(zone) = draft.take("timezone") {
         match ["UTC", "GMT", "Etc/UTC", "Z"].contains(&zone.as_str()) {
             true => draft.carried("timezone", "bucket.folder"),
-            false => draft.blocked("timezone", "templates write times in UTC: use UTC, or change the template `folder`"),
+            false => {
+                draft.blocked("timezone", "templates write times in UTC: use UTC, or change the template `folder`")
+            }
         }
     }
     // Nanoseconds since 1970; a message without a timestamp is of 1970.
@@ -231,7 +273,11 @@ fn format(draft: &mut Draft<'_>, bucket: &mut Part) {
     bucket.set("sdk.record.format", "recfmt/raw");
     match class.as_deref().map(|class| class.rsplit('.').next().unwrap_or(class)) {
         Some("JsonFormat" | "ByteArrayFormat") => draft.carried("format.class", "bucket.sdk.record.format"),
-        Some("AvroFormat" | "ParquetFormat") | None => draft.unsure("format.class", "bucket.sdk.record.format", "objects are lines of JSON: readers must read them, not Avro or Parquet"),
+        Some("AvroFormat" | "ParquetFormat") | None => draft.unsure(
+            "format.class",
+            "bucket.sdk.record.format",
+            "objects are lines of JSON: readers must read them, not Avro or Parquet",
+        ),
         Some(_) => draft.blocked("format.class", "this class has no counterpart"),
     }
     draft.leave_out(&["parquet.codec", "avro.codec"], "objects are lines of JSON");
@@ -261,7 +307,11 @@ fn batches(draft: &mut Draft<'_>, bucket: &mut Part) {
         match value.parse::<i64>() {
             Ok(milliseconds) if milliseconds > 0 && !is_set => {
                 bucket.set("sdk.batch.delay", format!("{milliseconds}ms"));
-                draft.changed(setting, "bucket.sdk.batch.delay", "it is the time since the first record of the batch was read");
+                draft.changed(
+                    setting,
+                    "bucket.sdk.batch.delay",
+                    "it is the time since the first record of the batch was read",
+                );
                 is_set = true;
             }
             Ok(_) => draft.left_out(setting, "it has no effect beside the other settings"),

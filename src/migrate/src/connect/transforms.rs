@@ -116,9 +116,11 @@ impl Transform {
             Form::Fields => return true,
             Form::Raw => format!("the {what} is a text or bytes at this place, without fields: decode it first"),
             Form::Absent => format!("the record has no {what} at this place"),
-            Form::Envelope => "the row is in Debezium's envelope at this place: add ExtractNewRecordState before it, or \
+            Form::Envelope => {
+                "the row is in Debezium's envelope at this place: add ExtractNewRecordState before it, or \
                                change the processor by hand"
-                .to_owned(),
+                    .to_owned()
+            }
         };
         self.blocked(draft, "type", &note);
         false
@@ -137,22 +139,42 @@ fn list(text: &str) -> Vec<String> {
 
 /// Adds the processors for the transformations, in order, and keeps the form of the records in `shape`.
 pub(super) fn convert(draft: &mut Draft<'_>, shape: &mut Shape) {
-    let aliases = list(&draft.take("transforms").unwrap_or_default());
-    if !aliases.is_empty() {
+    let named = draft.take("transforms");
+    if named.is_some() {
         draft.carried("transforms", "processors");
     }
+    let aliases = list(&named.unwrap_or_default());
     let mut predicates = Predicates::take(draft);
     for alias in aliases {
         convert_one(draft, shape, &alias, &mut predicates);
     }
     predicates.finish(draft);
     for name in draft.take_prefixed("transforms.").into_keys() {
-        draft.left_out(&format!("transforms.{name}"), "it is a setting of a transformation that `transforms` does not name");
+        draft.left_out(
+            &format!("transforms.{name}"),
+            "it is a setting of a transformation that `transforms` does not name",
+        );
     }
 }
 
 fn convert_one(draft: &mut Draft<'_>, shape: &mut Shape, alias: &str, predicates: &mut Predicates) {
-    let mut left = draft.take_prefixed(&format!("transforms.{alias}."));
+    let left = draft.take_prefixed(&format!("transforms.{alias}."));
+    let names: Vec<String> = left.keys().map(|name| format!("transforms.{alias}.{name}")).collect();
+    apply(draft, shape, alias, left, predicates);
+    for name in names {
+        if !draft.is_reported(&name) {
+            draft.left_out(&name, "it belongs to the transformation; see its other settings");
+        }
+    }
+}
+
+fn apply(
+    draft: &mut Draft<'_>,
+    shape: &mut Shape,
+    alias: &str,
+    mut left: BTreeMap<String, String>,
+    predicates: &mut Predicates,
+) {
     let class = left.remove("type").unwrap_or_default();
     let class = class.trim();
     let (class, side) = class.split_once('$').unwrap_or((class, "Value"));
@@ -171,7 +193,11 @@ fn convert_one(draft: &mut Draft<'_>, shape: &mut Shape, alias: &str, predicates
                 }
             }
             None => {
-                transform.blocked(draft, "predicate", "the predicate has no counterpart, so neither has the transformation");
+                transform.blocked(
+                    draft,
+                    "predicate",
+                    "the predicate has no counterpart, so neither has the transformation",
+                );
                 is_known = false;
             }
         }
@@ -200,14 +226,15 @@ fn convert_one(draft: &mut Draft<'_>, shape: &mut Shape, alias: &str, predicates
         }
         _ => {
             let note = "this transformation has no counterpart: write processors that do the same";
-            transform.blocked(draft, "type", note);
-            for name in std::mem::take(&mut transform.left).into_keys() {
-                draft.left_out(&transform.setting(&name), "it belongs to the transformation");
-            }
-            return;
+            return transform.blocked(draft, "type", note);
         }
     }
-    draft.carried(&transform.setting("type"), &transform.alias);
+    if !is_known {
+        return;
+    }
+    if !draft.is_reported(&transform.setting("type")) {
+        transform.carried(draft, "type");
+    }
     for name in std::mem::take(&mut transform.left).into_keys() {
         transform.blocked(draft, &name, "this setting of the transformation is not known to `migrate`");
     }
@@ -222,12 +249,15 @@ struct Predicates {
 
 impl Predicates {
     fn take(draft: &mut Draft<'_>) -> Self {
-        let names = list(&draft.take("predicates").unwrap_or_default());
-        if !names.is_empty() {
+        let named = draft.take("predicates");
+        if named.is_some() {
             draft.carried("predicates", "condition of processors");
         }
         let mut by_name = BTreeMap::new();
-        for name in names {
+        for name in list(&named.unwrap_or_default()) {
+            if by_name.contains_key(&name) {
+                continue;
+            }
             let mut settings = draft.take_prefixed(&format!("predicates.{name}."));
             let class = settings.remove("type").unwrap_or_default();
             by_name.insert(name, (class.trim().to_owned(), settings));
@@ -247,7 +277,7 @@ impl Predicates {
             "RecordIsTombstone" => IS_DELETION.to_owned(),
             "HasHeaderKey" => {
                 let header = settings.get("name")?;
-                format!("hasKey .Metadata {}", quoted(&format!("kafka.header.{}", header.trim())))
+                format!("ne {} \"\"", metadata(&format!("kafka.header.{}", header.trim())))
             }
             _ => return None,
         };
@@ -268,7 +298,10 @@ impl Predicates {
             }
         }
         for name in draft.take_prefixed("predicates.").into_keys() {
-            draft.left_out(&format!("predicates.{name}"), "it is a setting of a predicate that `predicates` does not name");
+            draft.left_out(
+                &format!("predicates.{name}"),
+                "it is a setting of a predicate that `predicates` does not name",
+            );
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn extract(transform: &mut Transform, draft: &mut Draft<'_>, shape: &
         }
         (_, "none" | "tombstone" | "delete-to-tombstone") => transform.carried(draft, setting),
         (_, "rewrite" | "rewrite-with-tombstone") => {
-            rewrite(transform, draft);
+            keep_deleted(transform, draft);
             shape.has_deletions = false;
             transform.carried(draft, setting);
         }
@@ -82,15 +82,19 @@ pub(super) fn extract(transform: &mut Transform, draft: &mut Draft<'_>, shape: &
         draft.add(part.when(transform.of_present(shape).as_deref()));
         transform.changed(draft, "add.fields", "the values of the added fields are texts");
     }
+    if mode.starts_with("rewrite") {
+        let part = transform.part("field.set").with("field", ".Operation").with("value", "update");
+        draft.add(part.when(Some(&and(transform.condition.as_deref(), IS_DELETION))));
+    }
 }
 
-/// Makes updates of deletions, with the row before and the field `__deleted`.
-fn rewrite(transform: &Transform, draft: &mut Draft<'_>) {
+/// Gives deletions the row before, and all records the field `__deleted`.
+fn keep_deleted(transform: &Transform, draft: &mut Draft<'_>) {
     let condition = and(transform.condition.as_deref(), IS_DELETION);
     let part = |plugin| transform.part(plugin).when(Some(&condition));
     draft.add(part("field.set").with("field", ".Payload.After").with("value", "{{ toJson .Payload.Before }}"));
     draft.add(part("json.decode").with("field", ".Payload.After"));
     let is_deleted = format!("{{{{ {IS_DELETION} }}}}");
-    transform.add(draft, transform.part("field.set").with("field", ".Payload.After.__deleted").with("value", is_deleted));
-    draft.add(part("field.set").with("field", ".Operation").with("value", "update"));
+    transform
+        .add(draft, transform.part("field.set").with("field", ".Payload.After.__deleted").with("value", is_deleted));
 }

@@ -38,12 +38,12 @@ pub(super) fn insert(transform: &mut Transform, draft: &mut Draft<'_>, shape: &m
         }
     }
     if let Some(name) = transform.take("static.field") {
-        let value = transform.take("static.value").unwrap_or_default();
-        let value = draft.text(&transform.setting("static.value"), &value);
+        let raw = transform.take("static.value").unwrap_or_default();
+        let value = draft.text(&transform.setting("static.value"), &raw);
         if is_possible {
             let part = transform.part("field.set").with("field", transform.reference(unmarked(&name)));
             let mut part = part.when(transform.of_present(shape).as_deref());
-            part.set("value", if value.is_variable() { value } else { constant(value.as_str()).into() });
+            part.set("value", if value.is_variable() { value } else { constant(&raw).into() });
             draft.add(part);
         }
         transform.carried(draft, "static.field");
@@ -82,11 +82,7 @@ pub(super) fn replace(transform: &mut Transform, draft: &mut Draft<'_>, shape: &
             let template = format!("{{{}}}", members.join(", "));
             transform.replace_with_json(draft, shape, transform.base(), &template);
         }
-        transform.changed(
-            draft,
-            setting,
-            "a listed field that is missing becomes null; times and bytes become texts",
-        );
+        transform.changed(draft, setting, "a listed field that is missing becomes null; times and bytes become texts");
         if renames.is_some() {
             transform.carried(draft, "renames");
         }
@@ -119,7 +115,8 @@ pub(super) fn mask(transform: &mut Transform, draft: &mut Draft<'_>, shape: &Sha
             let value = draft.text(&transform.setting("replacement"), replacement);
             for name in names.iter().filter(|_| is_possible) {
                 let part = transform.part("field.set").with("field", transform.reference(name));
-                let part = part.with("value", if value.is_variable() { value.clone() } else { constant(value.as_str()).into() });
+                let part =
+                    part.with("value", if value.is_variable() { value.clone() } else { constant(replacement).into() });
                 draft.add(part.when(Some(&transform.of_field(shape, name))));
             }
             transform.carried(draft, "fields");

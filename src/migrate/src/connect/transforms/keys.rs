@@ -12,7 +12,10 @@ pub(super) fn extract(transform: &mut Transform, draft: &mut Draft<'_>, shape: &
         return;
     }
     let value = transform.field(&name);
-    let template = format!("{{{{ if {} }}}}{{{{ {value} }}}}{{{{ else }}}}{{{{ toJson {value} }}}}{{{{ end }}}}", is_kind("string", &value));
+    let template = format!(
+        "{{{{ if {} }}}}{{{{ {value} }}}}{{{{ else }}}}{{{{ toJson {value} }}}}{{{{ end }}}}",
+        is_kind("string", &value)
+    );
     let part = transform.part("field.set").with("field", transform.base()).with("value", template);
     draft.add(part.when(transform.of_present(shape).as_deref()));
     transform.changed(

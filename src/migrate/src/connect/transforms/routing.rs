@@ -70,10 +70,10 @@ fn header(name: &str) -> String {
 
 pub(super) fn insert_header(transform: &mut Transform, draft: &mut Draft<'_>) {
     let name = transform.take("header").unwrap_or_default();
-    let value = transform.take("value.literal").unwrap_or_default();
-    let value = draft.text(&transform.setting("value.literal"), &value);
+    let raw = transform.take("value.literal").unwrap_or_default();
+    let value = draft.text(&transform.setting("value.literal"), &raw);
     let mut part: Part = transform.part("field.set").with("field", header(&name));
-    part.set("value", if value.is_variable() { value } else { constant(value.as_str()).into() });
+    part.set("value", if value.is_variable() { value } else { constant(&raw).into() });
     transform.add(draft, part);
     transform.carried(draft, "header");
     transform.changed(draft, "value.literal", "the header replaces one of the same name, and is a text");

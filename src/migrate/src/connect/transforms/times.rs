@@ -21,7 +21,11 @@ pub(super) fn convert(transform: &mut Transform, draft: &mut Draft<'_>, shape: &
         "microseconds" => "unix_us",
         "nanoseconds" => "unix_ns",
         _ => {
-            transform.blocked(draft, "unix.precision", "it is neither seconds, milliseconds, microseconds nor nanoseconds");
+            transform.blocked(
+                draft,
+                "unix.precision",
+                "it is neither seconds, milliseconds, microseconds nor nanoseconds",
+            );
             return;
         }
     };
@@ -46,7 +50,11 @@ pub(super) fn convert(transform: &mut Transform, draft: &mut Draft<'_>, shape: &
             return;
         }
         ("Date" | "Time", _) => {
-            transform.blocked(draft, "target.type", "there is no type for a date or a time of day alone: choose Timestamp, or a text");
+            transform.blocked(
+                draft,
+                "target.type",
+                "there is no type for a date or a time of day alone: choose Timestamp, or a text",
+            );
             return;
         }
         _ => {
@@ -57,7 +65,8 @@ pub(super) fn convert(transform: &mut Transform, draft: &mut Draft<'_>, shape: &
     if transform.has_fields(draft, shape) {
         let field = transform.field(&name);
         let reference = transform.reference(&name);
-        let parse = |layout: &str| transform.part("time.parse").with("field", reference.as_str()).with("layout", layout);
+        let parse =
+            |layout: &str| transform.part("time.parse").with("field", reference.as_str()).with("layout", layout);
         // Kafka Connect decides by the type of each value, too.
         let when = |kinds: &[&str]| {
             let tests: Vec<String> = kinds.iter().map(|kind| is_kind(kind, &field)).collect();
