@@ -3,7 +3,7 @@
 use super::database::{from_jdbc, other_system};
 use super::draft::Draft;
 use super::shape::{Form, IS_DELETION, Shape, Topic};
-use super::transforms::key_template;
+use super::transforms::{key_template, list};
 use super::{converters, dead_letters, kafka, transforms};
 use crate::document::Part;
 use crate::expression::{action, metadata, reference};
@@ -56,12 +56,6 @@ fn table_name(draft: &mut Draft<'_>, table: &mut Part) {
     table.set("table", template);
     if format.is_some() {
         draft.carried("table.name.format", "table.table");
-    } else {
-        draft.changed(
-            "topics",
-            "table.table",
-            "a topic whose name has dots is read as schema.table: set `table` if it is not",
-        );
     }
 }
 
@@ -93,10 +87,6 @@ fn columns(draft: &mut Draft<'_>) {
     );
     draft.add(Part::new("columns", "json.decode").with("field", ".Payload.After"));
     draft.changed(setting, "columns", "a listed field that is missing becomes null; bytes become texts");
-}
-
-fn list(names: &str) -> Vec<String> {
-    names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
 }
 
 /// Makes the key of the row: `insert.mode`, `pk.mode` and `pk.fields`.

@@ -133,7 +133,7 @@ fn unmarked(name: &str) -> &str {
 }
 
 /// The parts of a list, without blanks.
-fn list(text: &str) -> Vec<String> {
+pub(super) fn list(text: &str) -> Vec<String> {
     text.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
