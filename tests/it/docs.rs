@@ -152,8 +152,10 @@ fn the_examples_of_the_page_on_pipeline_files_are_valid() {
 fn the_examples_of_the_page_on_migration_are_valid() {
     let page = fs::read_to_string(root().join("docs/migration.md")).unwrap();
     let mut workspace = Workspace::new();
-    let block = |fence: &str| page.split(fence).skip(1).map(|block| block.split("```").next().unwrap().to_owned());
-    let pipelines: Vec<String> = block("```yaml\n").collect();
+    let blocks = |fence: &str| -> Vec<String> {
+        page.split(fence).skip(1).map(|block| block.split("```").next().unwrap().to_owned()).collect()
+    };
+    let pipelines = blocks("```yaml\n");
     for (number, text) in pipelines.iter().enumerate() {
         workspace.write(&format!("pipelines/{number}.yaml"), text);
     }
@@ -163,7 +165,7 @@ fn the_examples_of_the_page_on_migration_are_valid() {
     let output = workspace.run(&["pipelines", "validate", "--strict"]).expect_code(0);
     assert!(output.both().contains("4 files, 4 pipelines"), "{}", output.both());
     // The page shows what the command writes.
-    workspace.write("orders.json", block("```json\n").next().unwrap());
+    workspace.write("orders.json", &blocks("```json\n")[0]);
     let written = workspace.run(&["migrate", "kafka-connect", "orders.json", "--dry-run"]).expect_code(0).stdout;
     assert!(pipelines.contains(&written), "{written}");
 }
