@@ -148,8 +148,13 @@ pub(super) fn decode(draft: &mut Draft<'_>, mut shape: Shape) -> Shape {
 }
 
 fn decode_json(draft: &mut Draft<'_>, side: Side) {
-    let id = if side == Side::Key { "decode-key" } else { "decode" };
-    draft.add(Part::new(id, "json.decode").with("field", side.reference()));
+    // A key may also be a number, whose JSON is its text.
+    let is_decodable = "or (hasPrefix \"{\" (printf \"%s\" .Key)) (hasPrefix \"\\\"\" (printf \"%s\" .Key))";
+    let (id, condition) = match side {
+        Side::Key => ("decode-key", Some(is_decodable)),
+        Side::Value => ("decode", None),
+    };
+    draft.add(Part::new(id, "json.decode").with("field", side.reference()).when(condition));
 }
 
 fn unknown(draft: &mut Draft<'_>, side: Side, assumed: &str) {

@@ -131,7 +131,7 @@ const VALUES: &[&str] = &[
     "${directory:/run/secrets:pw}",
     "pre${vault:a/b:c}post$",
     "line\nbreak\u{0}\u{feff}\u{2028}",
-    "jdbc:postgresql://db:5432/shop?user=a&password=s3cr3t-value&ssl=true",
+    "jdbc:postgresql://db:5432/shop?user=a&currentSchema=b&ssl=true",
     "jdbc:postgresql:${env:DB}",
     "jdbc:mysql://db/shop",
     "public\\.orders,sales.*",
@@ -177,7 +177,7 @@ const VALUES: &[&str] = &[
     "org.apache.kafka.connect.transforms.predicates.HasHeaderKey",
     "SASL_SSL",
     "PLAIN",
-    "x required username=\"u\" password=\"s3cr3t-value\";",
+    "x required username=\"u\" password=\"p\";",
 ];
 
 struct AnyValue;
@@ -210,10 +210,12 @@ fn connectors() -> impl Strategy<Value = ConnectorConfig> {
         }
         settings.insert("connector.class".to_owned(), class.to_owned());
         settings.entry("file".to_owned()).or_insert_with(|| "f".to_owned());
-        let url = "jdbc:postgresql://db/shop".to_owned();
         if !settings.get("connection.url").is_some_and(|url| url.starts_with("jdbc:")) {
+            let url = format!("jdbc:postgresql://db:5432/shop?user=a&password={SECRET}&ssl=true");
             settings.insert("connection.url".to_owned(), url);
         }
+        let jaas = "consumer.override.sasl.jaas.config".to_owned();
+        settings.entry(jaas).and_modify(|jaas| *jaas = format!("x required username=\"u\" password=\"{SECRET}\";"));
         ConnectorConfig { name, settings, unreadable: Vec::new() }
     })
 }
@@ -243,7 +245,7 @@ proptest! {
 
     #[test]
     fn every_setting_is_reported_and_every_file_is_valid(connectors in proptest::collection::vec(connectors(), 1..3)) {
-        let worker = Worker { settings: BTreeMap::from([("sasl.jaas.config".to_owned(), VALUES[VALUES.len() - 1].to_owned())]) };
+        let worker = Worker { settings: BTreeMap::from([("sasl.jaas.config".to_owned(), format!("x required username=\"u\" password=\"{SECRET}\";"))]) };
         let migration = migrate(&connectors, &worker);
         let mut files = Files::new();
         for (job, connector) in migration.jobs.iter().zip(&connectors) {

@@ -23,6 +23,9 @@ pub(super) fn extract(transform: &mut Transform, draft: &mut Draft<'_>, shape: &
         // Debezium sends a message without a value after each deletion, which only topics need.
         let part = transform.part("filter").comment("Drops the tombstones; deletions have records of their own.");
         draft.add(part.when(Some(&and(transform.condition.as_deref(), IS_DELETION))));
+        // The converter has removed the envelope of Kafka Connect, which `unwrap.debezium` needs.
+        let wrap = transform.part("field.set").with("field", ".Payload.After");
+        transform.add(draft, wrap.with("value", "{\"payload\": {{ toJson .Payload.After }}}"));
         transform.add(draft, transform.part("unwrap.debezium"));
         shape.key = Form::Fields;
     }
