@@ -11,6 +11,7 @@ mod docs;
 mod doctor;
 mod init;
 mod mcp;
+mod migrate;
 mod mistakes;
 mod pipelines;
 mod plugins;
@@ -96,6 +97,9 @@ enum Command {
     Quickstart(quickstart::Arguments),
     Config(config::Arguments),
     Mcp(mcp::Arguments),
+    /// Turn configurations of Kafka Connect and Conduit into pipeline files.
+    #[command(subcommand)]
+    Migrate(migrate::Command),
     /// Write the reference pages of this program below docs/.
     #[command(subcommand, hide = true)]
     Docs(docs::Command),
@@ -157,6 +161,7 @@ fn dispatch(command: Command, context: &Context) -> Report {
         Command::Backup(arguments) => backup::backup(&arguments, context),
         Command::Store(command) => store::dispatch(&command, context),
         Command::Mcp(arguments) => mcp::mcp(&arguments, context),
+        Command::Migrate(command) => migrate::dispatch(&command, context),
         Command::Docs(command) => docs::dispatch(&command),
         Command::Version => version(),
         Command::Completions { shell } => completions::script(shell),

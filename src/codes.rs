@@ -103,6 +103,15 @@ anabranch_record::codes! {
     /// The code does not exist.
     MCP_UNKNOWN_CODE: "mcp.unknown_code", "This index lists all codes.";
 
+    /// A file that the migration would write exists already. Nothing was written.
+    MIGRATE_FILE_EXISTS: "migrate.file_exists", "Remove the file, or choose another directory.";
+
+    /// The input is not a configuration of the other service.
+    MIGRATE_INVALID_INPUT: "migrate.invalid_input", "The message names the place. Export the configuration again.";
+
+    /// A configuration of the other service cannot be read.
+    MIGRATE_UNREADABLE: "migrate.unreadable", "Check its path and permissions.";
+
     /// There are no pipelines.
     PIPELINES_NONE: "pipelines.none", "Create one with `pipelines init`.";
 

@@ -73,6 +73,6 @@ pub(super) fn dispatch(command: Command, context: &Context) -> Report {
 }
 
 /// Returns `true` if the path has the extension of a YAML file.
-fn is_yaml(path: &Path) -> bool {
+pub(super) fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|e| e.eq_ignore_ascii_case("yaml") || e.eq_ignore_ascii_case("yml"))
 }

@@ -28,7 +28,7 @@ const RUN: [(&str, &str); 11] = [
 ];
 
 /// Commands that cannot be run as they stand, and why.
-const NOT_RUN: [(&str, &str); 50] = [
+const NOT_RUN: [(&str, &str); 56] = [
     ("cargo run --profile simulate -p anabranch-sim -- --seconds 60", RELEASE),
     ("cargo run --profile simulate -p anabranch-sim -- --seed N", RELEASE),
     ("cargo run --profile simulate -p anabranch-sim -- --race --seconds 60", RELEASE),
@@ -71,6 +71,15 @@ const NOT_RUN: [(&str, &str); 50] = [
     ("ANABRANCH_KILLS=100 cargo test --test it -- --nocapture kafka::kills", OF_TESTS),
     (". ./env.sh", DOCUMENTS),
     ("anabranch run --preview.pipeline-arch-v2 --pipelines ./pipeline.yaml", DOCUMENTS),
+    ("curl -s \"http://connect:8083/connectors?expand=info\" > connectors.json", CONNECT),
+    ("anabranch migrate kafka-connect connectors.json --worker connect-distributed.properties --dry-run", CONNECT),
+    ("anabranch migrate kafka-connect connectors.json --worker connect-distributed.properties", CONNECT),
+    ("anabranch migrate conduit my-conduit --to my-anabranch --dry-run", CONNECT),
+    ("anabranch migrate conduit my-conduit --to my-anabranch", CONNECT),
+    (
+        "anabranch run --once --pipelines ./pipeline.yaml",
+        "runs in the directory of the example; examples.rs does the same",
+    ),
     ("cargo deb", RELEASE),
     ("sudo apt install ./target/debian/anabranch_*.deb", ROOT),
     ("sudo systemctl enable --now anabranch", ROOT),
@@ -95,6 +104,7 @@ const DOCUMENTS: &str = "needs PostgreSQL and an S3 server; documents.rs does th
 const KAFKA: &str = "waits for Ctrl+C; kafka.rs runs the script with --check";
 const BROKERS: &str = "needs brokers of the reader; kafka/visible.rs does the same with the broker of the tests";
 const DATABASES: &str = "needs databases of the reader; cdc/visible.rs does the same with those of the tests";
+const CONNECT: &str = "needs a configuration of the reader; migrate.rs does the same with those of the tests";
 const COPIED: &str = "needs a cluster; cluster/copied.rs copies in both directions";
 const INSTALLED: &str = "needs an installed service; store.rs makes and restores a backup";
 const ROOT: &str = "changes the machine; packages.rs looks at what it would do";

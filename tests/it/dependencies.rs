@@ -27,13 +27,18 @@ const GRAPH: [(&str, &str, &[&str]); 6] = [
 
 /// The crates below `src/`, from the lowest to the highest, each with those of ours that it depends on. The crate of the
 /// program is the last.
-const PROGRAM: [(&str, &str, &[&str]); 9] = [
+const PROGRAM: [(&str, &str, &[&str]); 10] = [
     ("anabranch-cluster", "src/cluster/src", &["anabranch-plugin", "anabranch-record"]),
     ("anabranch-process", "src/process/src", &["anabranch-ops-tls", "anabranch-plugin", "anabranch-record"]),
     (
         "anabranch-settings",
         "src/settings/src",
         &["anabranch-config", "anabranch-ops-tls", "anabranch-plugin", "anabranch-process", "anabranch-record"],
+    ),
+    (
+        "anabranch-migrate",
+        "src/migrate/src",
+        &["anabranch-config", "anabranch-plugin", "anabranch-record", "anabranch-settings"],
     ),
     (
         "anabranch-store",
@@ -131,6 +136,7 @@ const PROGRAM: [(&str, &str, &[&str]); 9] = [
             "anabranch-api",
             "anabranch-config",
             "anabranch-graph",
+            "anabranch-migrate",
             "anabranch-ops-tls",
             "anabranch-picture",
             "anabranch-plugin",

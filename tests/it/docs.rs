@@ -147,6 +147,29 @@ fn the_examples_of_the_page_on_pipeline_files_are_valid() {
     assert!(output.both().contains(&format!("{examples} files, {examples} pipelines")), "{}", output.both());
 }
 
+#[test]
+#[cfg(all(feature = "kafka", feature = "postgres"))]
+fn the_examples_of_the_page_on_migration_are_valid() {
+    let page = fs::read_to_string(root().join("docs/migration.md")).unwrap();
+    let mut workspace = Workspace::new();
+    let blocks = |fence: &str| -> Vec<String> {
+        page.split(fence).skip(1).map(|block| block.split("```").next().unwrap().to_owned()).collect()
+    };
+    let pipelines = blocks("```yaml\n");
+    for (number, text) in pipelines.iter().enumerate() {
+        workspace.write(&format!("pipelines/{number}.yaml"), text);
+    }
+    workspace.env("KAFKA_SERVERS", "localhost:9092");
+    workspace.env("ORDERS_CONNECTION_PASSWORD", "p");
+    workspace.env("FROM_CONDUIT_DB_URL", "postgresql://u:p@localhost/d");
+    let output = workspace.run(&["pipelines", "validate", "--strict"]).expect_code(0);
+    assert!(output.both().contains("4 files, 4 pipelines"), "{}", output.both());
+    // The page shows what the command writes.
+    workspace.write("orders.json", &blocks("```json\n")[0]);
+    let written = workspace.run(&["migrate", "kafka-connect", "orders.json", "--dry-run"]).expect_code(0).stdout;
+    assert!(pipelines.contains(&written), "{written}");
+}
+
 /// The page names the file of each block of code, and shows every file of the example as a whole.
 #[test]
 fn the_page_on_connectors_shows_the_example() {

@@ -27,9 +27,68 @@ fn every_example_is_run_here() {
     for entry in std::fs::read_dir(directory()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let tested = name.ends_with(".test.yaml")
-            || ["cluster", "common.sh", "documents-to-vectors", "kafka", "postgres-replica"].contains(&name.as_str())
+            || [
+                "access-log",
+                "cluster",
+                "common.sh",
+                "csv-orders",
+                "documents-to-vectors",
+                "kafka",
+                "postgres-replica",
+            ]
+            .contains(&name.as_str())
             || run.contains(&format!("example(\"{name}\")"));
         assert!(tested, "no test runs examples/{name}");
+    }
+}
+
+/// A directory with the files of an example that has a directory of its own.
+fn example_directory(name: &str) -> Workspace {
+    let workspace = Workspace::new();
+    for entry in std::fs::read_dir(directory().join(name)).unwrap() {
+        let path = entry.unwrap().path();
+        workspace.write(path.file_name().unwrap().to_str().unwrap(), std::fs::read(&path).unwrap());
+    }
+    let lines = workspace.lines("pipeline.yaml").len();
+    assert!(lines < 40, "{name}: {lines} lines");
+    workspace.run(&["pipelines", "lint", "--strict", "pipeline.yaml"]).expect_code(0);
+    workspace.run(&["pipelines", "test", "pipeline.yaml"]).expect_code(0);
+    workspace
+}
+
+#[test]
+fn an_access_log_is_split_and_masked() {
+    let workspace = example_directory("access-log");
+    let output = workspace.run(&["run", "--once", "--pipelines", "./pipeline.yaml"]).expect_code(0);
+    // The README shows the counts.
+    let counts = "4 delivered (errors 2, requests 2)";
+    assert!(output.both().contains(counts), "{}", output.both());
+    assert!(workspace.read("README.md").contains(counts));
+    let shown = |file: &str| -> Vec<String> {
+        records(&workspace, file).iter().map(|r| format!("{} {} {}", r["status"], r["address"], r["user"])).collect()
+    };
+    assert_eq!(shown("errors.ndjson"), [r#"401 "2001:db8::" "*""#, r#"500 "203.0.113.0" "*""#]);
+    assert_eq!(shown("requests.ndjson"), [r#"200 "203.0.113.0" "a**""#, r#"304 "198.51.100.0" "*""#]);
+    assert_eq!(records(&workspace, "requests.ndjson")[0]["at"], "2026-03-01T09:30:00Z");
+    assert_eq!(workspace.lines("unparsed.ndjson").len(), 1);
+}
+
+#[test]
+fn wrong_rows_of_a_csv_file_are_kept_with_their_reasons() {
+    let workspace = example_directory("csv-orders");
+    workspace.run(&["run", "--once", "--pipelines", "./pipeline.yaml"]).expect_code(0);
+    let orders: Vec<String> =
+        records(&workspace, "orders.ndjson").iter().map(|r| format!("{} {}", r["customer"], r["amount"])).collect();
+    assert_eq!(orders, [r#""Lovelace, Ada" 12.5"#, r#""Noether" 7.0"#]);
+    let mut rejected: Vec<(u64, String)> = records(&workspace, "rejected.ndjson")
+        .iter()
+        .map(|r| (r["line"].as_u64().unwrap(), r["reason"].as_str().unwrap().to_owned()))
+        .collect();
+    rejected.sort();
+    let reasons = [(3, "is not a number"), (4, "the amount -4 is not positive"), (5, "the row has 3 values")];
+    assert_eq!(rejected.len(), reasons.len(), "{rejected:?}");
+    for ((line, reason), (expected_line, expected)) in rejected.iter().zip(reasons) {
+        assert!(*line == expected_line && reason.contains(expected), "{rejected:?}");
     }
 }
 

@@ -69,6 +69,7 @@ mod live;
 mod mcp;
 #[cfg(all(feature = "js", target_os = "linux"))]
 mod mcp_calls;
+mod migrate;
 mod mistakes;
 mod monitoring;
 #[cfg(feature = "postgres")]

@@ -23,6 +23,8 @@ pub(super) const TEMPLATES: &[Template] = templates![
     "generator-log",
     "generator-file",
     "json-lines",
+    "access-log",
+    "csv-dead-letters",
     "branching",
     "change-feed",
     "webhook-enrichment",

@@ -1,0 +1,191 @@
+//! Transformations of fields: InsertField, ReplaceField, MaskField, Cast, Flatten.
+
+use super::{Transform, list, timestamp, unmarked};
+use crate::connect::draft::Draft;
+use crate::connect::shape::Shape;
+use crate::document::Part;
+use crate::expression::{action, constant, quoted};
+
+pub(super) fn insert(transform: &mut Transform, draft: &mut Draft<'_>, shape: &mut Shape) {
+    let is_possible = transform.has_fields(draft, shape);
+    let set = |transform: &Transform, draft: &mut Draft<'_>, shape: &Shape, name: &str, value: String| {
+        let part = transform.part("field.set").with("field", transform.reference(name)).with("value", value);
+        draft.add(part.when(transform.of_present(shape).as_deref()));
+    };
+    if let Some(name) = transform.take("topic.field") {
+        if is_possible {
+            let topic = shape.topic(draft);
+            set(transform, draft, shape, unmarked(&name), action(&topic));
+        }
+        transform.carried(draft, "topic.field");
+    }
+    if let Some(name) = transform.take("timestamp.field") {
+        let name = unmarked(&name);
+        if is_possible {
+            set(transform, draft, shape, name, action(&timestamp()));
+            let parse = transform.part("time.parse").with("field", transform.reference(name)).with("layout", "unix_ns");
+            transform.add(draft, parse);
+            if !shape.has_schema {
+                let format = transform.part("time.format").with("field", transform.reference(name));
+                transform.add(draft, format.with("layout", "unix_ms"));
+            }
+        }
+        transform.carried(draft, "timestamp.field");
+    }
+    for name in ["partition.field", "offset.field"] {
+        if transform.take(name).is_some() {
+            transform.blocked(draft, name, "processors do not see the partition and the offset of a message");
+        }
+    }
+    if let Some(name) = transform.take("static.field") {
+        let raw = transform.take("static.value").unwrap_or_default();
+        let value = draft.text(&transform.setting("static.value"), &raw);
+        if is_possible {
+            let part = transform.part("field.set").with("field", transform.reference(unmarked(&name)));
+            let mut part = part.when(transform.of_present(shape).as_deref());
+            part.set("value", if value.is_variable() { value } else { constant(&raw).into() });
+            draft.add(part);
+        }
+        transform.carried(draft, "static.field");
+        transform.carried(draft, "static.value");
+    }
+}
+
+pub(super) fn replace(transform: &mut Transform, draft: &mut Draft<'_>, shape: &Shape) {
+    let is_possible = transform.has_fields(draft, shape);
+    let exclude = transform.take_any(["exclude", "blacklist"]);
+    let include = transform.take_any(["include", "whitelist"]);
+    let renames = transform.take("renames");
+    let is_listed = |name: &String| !name.contains([',', ':']);
+    if let Some((setting, names)) = exclude {
+        let names: Vec<String> = list(&names).into_iter().filter(is_listed).collect();
+        let fields: Vec<String> = names.iter().map(|name| transform.reference(name)).collect();
+        if is_possible && !fields.is_empty() {
+            transform.add(draft, transform.part("field.exclude").with("fields", fields.join(",")));
+        }
+        transform.carried(draft, setting);
+    }
+    let pairs: Vec<(String, String)> = list(renames.as_deref().unwrap_or_default())
+        .iter()
+        .filter_map(|pair| pair.split_once(':').map(|(old, new)| (old.trim().to_owned(), new.trim().to_owned())))
+        .collect();
+    if let Some((setting, names)) = include {
+        let renamed = |name: &str| {
+            let new = pairs.iter().find(|(old, _)| old == name).map(|(_, new)| new.as_str());
+            json_name(new.unwrap_or(name))
+        };
+        let members: Vec<String> = list(&names)
+            .iter()
+            .map(|name| format!("{}: {{{{ toJson {} }}}}", renamed(name), transform.field(name)))
+            .collect();
+        if is_possible {
+            let template = format!("{{{}}}", members.join(", "));
+            transform.replace_with_json(draft, shape, transform.base(), &template);
+        }
+        transform.changed(draft, setting, "a listed field that is missing becomes null; times and bytes become texts");
+        if renames.is_some() {
+            transform.carried(draft, "renames");
+        }
+        return;
+    }
+    if renames.is_some() {
+        if is_possible {
+            for (old, new) in pairs.iter().filter(|(old, new)| is_listed(old) && is_listed(new) && !new.is_empty()) {
+                let mapping = format!("{}:{new}", transform.reference(old));
+                let part = transform.part("field.rename").with("mapping", mapping);
+                // Without the condition, a missing field would become null.
+                draft.add(part.when(Some(&transform.of_field(shape, old))));
+            }
+        }
+        transform.carried(draft, "renames");
+    }
+}
+
+/// Returns a name as a JSON text within a template.
+pub(super) fn json_name(name: &str) -> String {
+    constant(&serde_json::Value::from(name).to_string())
+}
+
+pub(super) fn mask(transform: &mut Transform, draft: &mut Draft<'_>, shape: &Shape) {
+    let is_possible = transform.has_fields(draft, shape);
+    let names = list(&transform.take("fields").unwrap_or_default());
+    let replacement = transform.take("replacement");
+    match &replacement {
+        Some(replacement) => {
+            let value = draft.text(&transform.setting("replacement"), replacement);
+            for name in names.iter().filter(|_| is_possible) {
+                let part = transform.part("field.set").with("field", transform.reference(name));
+                let part =
+                    part.with("value", if value.is_variable() { value.clone() } else { constant(replacement).into() });
+                draft.add(part.when(Some(&transform.of_field(shape, name))));
+            }
+            transform.carried(draft, "fields");
+            transform.changed(draft, "replacement", "the replacement is a text, also in fields that were numbers");
+        }
+        None => {
+            for name in names.iter().filter(|_| is_possible) {
+                transform.add(draft, transform.part("field.mask").with("field", transform.reference(name)));
+            }
+            transform.changed(
+                draft,
+                "fields",
+                "each character becomes a star, and numbers become texts; Kafka Connect writes an empty text, 0 or false",
+            );
+        }
+    }
+}
+
+pub(super) fn cast(transform: &mut Transform, draft: &mut Draft<'_>, shape: &Shape) {
+    let spec = list(&transform.take("spec").unwrap_or_default());
+    if let [whole] = &spec[..]
+        && !whole.contains(':')
+    {
+        transform.blocked(draft, "spec", "processors convert fields, not whole keys and values");
+        return;
+    }
+    let is_possible = transform.has_fields(draft, shape);
+    let mut narrowed = false;
+    for entry in &spec {
+        let Some((name, kind)) = entry.split_once(':').map(|(name, kind)| (name.trim(), kind.trim())) else { continue };
+        let kind = match kind {
+            "int8" | "int16" | "int32" | "int64" => "int",
+            "float32" | "float64" => "float",
+            "boolean" => "bool",
+            "string" => "string",
+            _ => {
+                transform.blocked(draft, "spec", &format!("the type of the field {name} is not known to `migrate`"));
+                continue;
+            }
+        };
+        narrowed |= kind == "int";
+        if is_possible {
+            let part = transform.part("field.convert").with("field", transform.reference(name)).with("type", kind);
+            draft.add(part.when(Some(&transform.of_field(shape, name))));
+        }
+    }
+    match narrowed {
+        true => transform.changed(
+            draft,
+            "spec",
+            "integers have 64 bits, and a number with a fraction fails the record; Kafka Connect cuts the fraction off",
+        ),
+        false => transform.carried(draft, "spec"),
+    }
+}
+
+pub(super) fn flatten(transform: &mut Transform, draft: &mut Draft<'_>, shape: &Shape) {
+    let delimiter = transform.take("delimiter");
+    if transform.has_fields(draft, shape) {
+        let part: Part = transform.part("field.flatten").with("field", transform.base());
+        let part = part.with("separator", delimiter.as_deref().unwrap_or("."));
+        transform.add(draft, part);
+    }
+    if delimiter.is_some() {
+        transform.carried(draft, "delimiter");
+    }
+}
+
+/// Returns the expression that is true if the value of a field is of this kind.
+pub(super) fn is_kind(kind: &str, field: &str) -> String {
+    format!("kindIs {} {field}", quoted(kind))
+}
