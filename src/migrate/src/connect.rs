@@ -78,8 +78,8 @@ fn refusal(class: &str) -> String {
             .to_owned();
     }
     if simple.starts_with("Mirror") {
-        return "a pipeline from the `kafka` source to the `kafka` destination copies topics: write one with `anabranch \
-                pipelines init --template kafka-to-kafka`"
+        return "a pipeline from the `kafka` source to the `kafka` destination copies topics: write one with \
+                `anabranch pipelines init --template kafka-to-kafka`"
             .to_owned();
     }
     "no plugin does what this class does: keep the connector in Kafka Connect, or write a standalone connector"

@@ -279,7 +279,7 @@ impl<'a> Draft<'a> {
         Job { name: self.name, kind: self.class, pipeline: None, lines: sorted(self.lines) }
     }
 
-    /// Returns the pipeline from this source to this destination, with the processors in between.
+    /// Returns the job whose pipeline passes the records of this source through the processors to this destination.
     pub(super) fn finish(mut self, source: Part, destination: Part) -> Job {
         if self.left.remove("connector.class").is_some() {
             self.carried("connector.class", "");
