@@ -30,7 +30,7 @@ pub(super) fn source(draft: &mut Draft<'_>) -> Part {
             match is_valid {
                 true => draft.carried("topics.regex", "topics.topicPattern"),
                 false => {
-                    draft.blocked("topics.regex", "the pattern uses syntax of Java that is not supported: rewrite it")
+                    draft.blocked("topics.regex", "the pattern uses syntax of Java that is not supported: rewrite it");
                 }
             }
         }
@@ -94,7 +94,8 @@ pub(super) fn destination(draft: &mut Draft<'_>, shape: &Shape) -> Part {
                 draft.carried(&setting, &format!("topic.{to}"));
             }
             _ => {
-                draft.left_out(&setting, "create these topics before the pipeline starts, or set createTopics.config.*")
+                draft
+                    .left_out(&setting, "create these topics before the pipeline starts, or set createTopics.config.*");
             }
         }
     }

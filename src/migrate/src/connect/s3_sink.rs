@@ -208,7 +208,7 @@ fn time(draft: &mut Draft<'_>, shape: &Shape) -> String {
         match ["UTC", "GMT", "Etc/UTC", "Z"].contains(&zone.as_str()) {
             true => draft.carried("timezone", "bucket.folder"),
             false => {
-                draft.blocked("timezone", "templates write times in UTC: use UTC, or change the template `folder`")
+                draft.blocked("timezone", "templates write times in UTC: use UTC, or change the template `folder`");
             }
         }
     }
