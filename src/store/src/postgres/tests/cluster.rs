@@ -235,9 +235,14 @@ async fn marks_that_are_being_stored_while_the_number_of_units_changes_are_moved
     a.want(&pipeline, Spread { units: 8, ..Spread::default() }).await.unwrap();
     // Nothing else of the nodes waits for the table.
     wait_for("the nodes", || [&a, &b].iter().all(|node| membership(node).standing().borrow().id.is_some())).await;
-    let holds = |node: &Store| membership(node).tenure(&unit) == Some(Tenure::Held);
-    wait_for("the unit", || holds(&a) || holds(&b)).await;
-    let (holder, other) = if holds(&a) { (a, b) } else { (b, a) };
+    let held = |node: &Store| {
+        let tenure = |slot| membership(node).tenure(&Unit { pipeline: pipeline.clone(), slot });
+        (0..8).filter(|slot| tenure(*slot) == Some(Tenure::Held)).count()
+    };
+    // Afterwards no unit changes its node, also if one of them had all.
+    wait_for("half of the units each", || held(&a) == 4 && held(&b) == 4).await;
+    let holds_it = membership(&a).tenure(&unit) == Some(Tenure::Held);
+    let (holder, other) = if holds_it { (a, b) } else { (b, a) };
     let epoch = holder.claim(&unit).await.unwrap();
     // Both have read what they look up when they wait for this table.
     let mut session = Address::parse(&settings(&database).connection).unwrap().connect().await.unwrap();
