@@ -7,6 +7,7 @@ use anabranch_config::Variables;
 mod avro;
 mod config;
 mod connector;
+mod file_framing;
 mod guest_call;
 mod guest_line;
 mod guest_response;
@@ -29,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     ("config", config::check),
     ("connector_messages", connector::check_messages),
     ("connector_text", connector::check_text),
+    ("file_framing", file_framing::check),
     ("guest_call", guest_call::check),
     ("guest_line", guest_line::check),
     ("guest_response", guest_response::check),

@@ -109,7 +109,9 @@ fn stages(config: &PipelineConfig, options: &CompileOptions, lowered: lower::Low
     if findings.has_errors() {
         return Err(findings);
     }
-    let fuse::Fused { plan, cuts, members } = fuse::fuse(&config.id.value, &rewritten, options.limits)?;
+    let fuse::Fused { mut plan, cuts, members } = fuse::fuse(&config.id.value, &rewritten, options.limits)?;
+    plan.files_are_shared =
+        config.placement.as_ref().is_some_and(|placement| *placement.value() == *PipelineConfig::SHARED);
     let (stages, cluster) = (Arc::new(plan), options.cluster);
     Ok(Compiled { lowered, rewritten, stages, cuts, members, warnings: findings, secrets, cluster })
 }

@@ -36,6 +36,12 @@ anabranch_record::codes! {
     /// A record reached the processor `error`.
     ERROR_TRIGGERED: "error_triggered", "This is intended: check the condition of the processor.";
 
+    /// The compressed data of a file is damaged.
+    FILE_CORRUPT: "file_corrupt", "Replace the file with a good copy: the source then reads it from the damage on.";
+
+    /// A compressed file ends in the middle of a member and does not grow any more.
+    FILE_TRUNCATED: "file_truncated", "Replace the file with a complete copy: the source then reads the rest of it.";
+
     /// A file cannot be read.
     FILE_UNREADABLE: "file_unreadable", "Check its path and permissions.";
 
@@ -75,7 +81,7 @@ anabranch_record::codes! {
     /// The text is not a list of keys with values.
     KEYVALUE_INVALID: "keyvalue_invalid", "Check the record in the dead letter, and the delimiters.";
 
-    /// A line exceeds the size limit.
+    /// A line or another record of a file exceeds the size limit.
     LINE_TOO_LONG: "line_too_long", "Raise maxLineBytes.";
 
     /// The log cannot be written.
@@ -84,11 +90,14 @@ anabranch_record::codes! {
     /// The field to mask contains a list or a map.
     MASK_UNEXPECTED_TYPE: "mask_unexpected_type", "Use a field with a single value.";
 
+    /// The path of a record is not that of a file below the directory of the template.
+    PATH_REFUSED: "path_refused", "Check the record in the dead letter, and replace slashes and dots in the template.";
+
     /// The reader of the pipe has closed it.
     READER_GONE: "reader_gone", "Start the reader, then the pipeline.";
 
-    /// A file path is a pattern, an address, a directory, or the name of a stream or of a compressed file. It is used
-    /// as the name of one file with plain lines.
+    /// The path of an output file is a pattern, or a path is an address, a directory, or the name of a stream or of a
+    /// compressed file. It is used as the name of one file with plain lines.
     SETTINGS_NOT_A_PATH: "settings.not_a_path", "Write the path of the file.";
 
     /// The field to split is not a list.

@@ -9,14 +9,14 @@ use anabranch_record::text::Str;
 
 /// The characters that separate and quote values.
 #[derive(Clone, Copy, Debug)]
-struct Dialect {
-    delimiter: u8,
-    quote: u8,
+pub(crate) struct Dialect {
+    pub(crate) delimiter: u8,
+    pub(crate) quote: u8,
 }
 
 impl Dialect {
     /// Reads the settings, which must be different ASCII characters.
-    fn new(delimiter: &Argument<Str>, quote: &Argument<Str>) -> Result<Dialect, Diagnostics> {
+    pub(crate) fn new(delimiter: &Argument<Str>, quote: &Argument<Str>) -> Result<Dialect, Diagnostics> {
         let dialect = Dialect { delimiter: byte(delimiter)?, quote: byte(quote)? };
         match dialect.delimiter == dialect.quote {
             true => Err(quote.invalid("delimiter and quote are the same").into()),

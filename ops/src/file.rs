@@ -1,13 +1,21 @@
-//! The `file` source and the `file` destination: lines of a file.
+//! The `file` source and the `file` destination: records in files.
 
 mod appender;
 mod backlog;
+mod compression;
+mod content;
+mod content_position;
 mod destination;
+mod escapes;
+mod file_rotation;
 mod follower;
+mod frame;
+pub mod framing;
 mod gap;
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "the system reports no changes"))]
 mod generations;
 mod intent;
+mod pattern;
 mod position;
 mod rotation;
 mod source;

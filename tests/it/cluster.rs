@@ -3,6 +3,7 @@
 mod applied;
 mod copied;
 mod failover;
+mod files;
 mod objects;
 mod placed;
 mod pooled;

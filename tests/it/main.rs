@@ -53,6 +53,7 @@ mod failover;
 mod fan_out;
 mod fault_plan;
 mod feeding;
+mod files;
 mod fix;
 mod gallery;
 mod generated;

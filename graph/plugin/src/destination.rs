@@ -67,6 +67,12 @@ pub trait Destination: Send + Sync {
         None
     }
 
+    /// Returns the directory below which each record names the file that the destination writes for it. `None` if there is
+    /// none.
+    fn directory(&self) -> Option<&str> {
+        None
+    }
+
     /// Returns the resources that the destination writes for any record, in addition to [`Destination::file`]. If a
     /// source reads one of them, it receives the destination's output. The call opens nothing. The default is an empty
     /// list: the destination writes no such resource, or does not know it.

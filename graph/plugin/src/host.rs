@@ -34,6 +34,8 @@ pub struct Host {
     /// the pipeline while this one believes that it still does: a destination that can refuse the writes of earlier runs
     /// does so in every transaction.
     pub shared: Option<Str>,
+    /// True if the run ends when all sources have caught up (`run --once`).
+    pub once: bool,
 }
 
 /// The route of HTTP requests.

@@ -67,6 +67,7 @@ pub use kinds::{ByteSize, Choice};
 /// | `regex = "…"` | the text must contain a match |
 /// | `secret` | the value is a credential |
 /// | `may_be_blank` | a blank text is a value if it is written |
+/// | `takes_templates` | the text is a template if it contains `{{`; see [`Argument::compile_template`] |
 /// | `aliases = ["c"]` | other names |
 /// | `example = "…"` | initial value in generated files |
 /// | `only_with = "d"` | the parameter has an effect only if the one with this full name is on |

@@ -43,9 +43,20 @@ pub trait Source: Send + Sync {
         Replay::NotExactly
     }
 
+    /// Returns `true` if the settings let the sender of records forget them before they are delivered, so that a crash may
+    /// lose them. `pipelines plan` then says so. The default is `false`.
+    fn confirms_early(&self) -> bool {
+        false
+    }
+
     /// Returns the path of the file that the source reads, if it reads one.
     fn file(&self) -> Option<&str> {
         None
+    }
+
+    /// Returns `true` if the source reads the file at a path, also if it selects files by a pattern. Opens nothing.
+    fn reads_file(&self, path: &str) -> bool {
+        self.file() == Some(path)
     }
 
     /// Returns the external resources that the source reads, in addition to [`Source::file`]. A destination that writes

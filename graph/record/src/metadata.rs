@@ -48,6 +48,8 @@ pub mod key {
         CLONE_INDEX = "clone.index";
         /// Path of the file that contained the record.
         FILE_PATH = "file.path";
+        /// First row of the CSV file that contained the record.
+        FILE_HEADER = "file.header";
     }
 }
 

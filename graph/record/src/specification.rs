@@ -127,6 +127,8 @@ pub struct Parameter {
     pub example: Option<Str>,
     /// A parameter that must be set, and not be `false` or zero, for this one to have an effect.
     pub only_with: Option<Str>,
+    /// True if a text that contains `{{` is a template over the record.
+    pub templates: bool,
 }
 
 impl Parameter {
@@ -153,6 +155,7 @@ impl Parameter {
             blank: false,
             example: None,
             only_with: None,
+            templates: false,
         }
     }
 
@@ -167,6 +170,13 @@ impl Parameter {
     #[must_use]
     pub fn may_be_blank(mut self) -> Self {
         self.blank = true;
+        self
+    }
+
+    /// Accepts a template in place of the text.
+    #[must_use]
+    pub fn takes_templates(mut self) -> Self {
+        self.templates = true;
         self
     }
 

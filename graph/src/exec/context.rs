@@ -152,6 +152,7 @@ impl Context {
             schemas: self.services.schemas.clone(),
             network: self.services.network,
             shared: self.services.shared.clone(),
+            once: self.options.once,
         }
     }
 

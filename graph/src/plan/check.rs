@@ -217,10 +217,10 @@ fn filtered_by(plan: &PlanGraph, node: NodeIndex) -> Option<Option<Arc<CompiledC
 
 /// Finds destinations that write the data that a source reads: records would repeat until the disk is full.
 fn feedback(plan: &PlanGraph, findings: &mut Diagnostics) {
-    let read: Vec<(&Node, String)> = plan
+    let read: Vec<(&Node, Arc<dyn Source>)> = plan
         .node_weights()
         .filter_map(|node| match &node.kind {
-            NodeKind::Source(read) => Some((node, plain_path(read.source.file()?))),
+            NodeKind::Source(read) => Some((node, read.source.clone())),
             _ => None,
         })
         .collect();
@@ -244,7 +244,10 @@ fn feedback(plan: &PlanGraph, findings: &mut Diagnostics) {
         }
         let written = destination.file();
         let Some(written) = written.map(plain_path) else { continue };
-        for (source, _) in read.iter().filter(|(_, path)| *path == written) {
+        let feeds = |source: &dyn Source| {
+            source.file().is_some_and(|path| plain_path(path) == written) || source.reads_file(&written)
+        };
+        for (source, _) in read.iter().filter(|(_, source)| feeds(&**source)) {
             findings.push(feeds_back(node, source));
         }
     }

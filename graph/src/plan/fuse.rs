@@ -101,8 +101,15 @@ pub fn fuse(pipeline: &Str, plan: &PlanGraph, limits: MemoryLimits) -> Result<Fu
     let Some(dead_letter) = dead_letter else {
         return Err(check::defect("the plan has no dead-letter queue").into());
     };
-    let plan =
-        StagePlan { pipeline: pipeline.clone(), stages: fusion.stages, wires, dead_letter, limits, located: None };
+    let plan = StagePlan {
+        pipeline: pipeline.clone(),
+        stages: fusion.stages,
+        wires,
+        dead_letter,
+        limits,
+        files_are_shared: false,
+        located: None,
+    };
     Ok(Fused { plan, cuts, members: fusion.members })
 }
 

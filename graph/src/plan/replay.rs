@@ -128,7 +128,8 @@ pub fn replay(
     let unsound = |findings: anabranch_plugin::diagnostic::Diagnostics| {
         NoEntry::Unsound(findings.iter().map(|finding| finding.message.clone()).collect::<Vec<_>>().join("; "))
     };
-    Ok(fuse(&compiled.stages.pipeline, &plan, compiled.stages.limits).map_err(unsound)?.plan)
+    let fused = fuse(&compiled.stages.pipeline, &plan, compiled.stages.limits).map_err(unsound)?;
+    Ok(StagePlan { files_are_shared: compiled.stages.files_are_shared, ..fused.plan })
 }
 
 fn is_step(kind: &NodeKind) -> bool {

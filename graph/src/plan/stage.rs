@@ -31,6 +31,8 @@ pub struct StagePlan {
     pub dead_letter: DeadLetterSpec,
     /// Memory limits.
     pub limits: MemoryLimits,
+    /// True if all runs see the same files (`placement: shared`), so that they may share those of a source.
+    pub files_are_shared: bool,
     /// Places of templates and conditions in the file, if known.
     pub located: Option<Arc<LocatedTemplates>>,
 }
@@ -69,12 +71,13 @@ impl StagePlan {
 }
 
 impl StagePlan {
-    /// Returns `true` if several runs of the pipeline may share its partitions: all sources split, and all destinations,
+    /// Returns `true` if several runs of the pipeline may share its partitions: all sources split and none reads files that
+    /// only one run sees, and all destinations,
     /// including that of the dead letters, take rows of several runs.
     pub fn splits(&self) -> bool {
         let letters = &self.dead_letter.destination;
         let is_shared = |stage: &StageSpec| match &stage.kind {
-            StageKind::Read(read) => read.source.splits(),
+            StageKind::Read(read) => read.source.splits() && (self.files_are_shared || read.source.file().is_none()),
             StageKind::Write(write) => write.destination.takes_shares(),
             _ => true,
         };

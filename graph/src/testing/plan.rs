@@ -44,6 +44,7 @@ impl Pipeline {
                 wires: Vec::new(),
                 dead_letter,
                 limits,
+                files_are_shared: false,
                 located: None,
             },
         }

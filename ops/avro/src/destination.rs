@@ -110,6 +110,10 @@ impl Destination for ConvertingDestination {
         self.inner.file()
     }
 
+    fn directory(&self) -> Option<&str> {
+        self.inner.directory()
+    }
+
     fn writes(&self) -> Vec<Extent> {
         self.inner.writes()
     }

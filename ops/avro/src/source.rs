@@ -110,6 +110,14 @@ impl Source for Extracting {
         self.inner.file()
     }
 
+    fn reads_file(&self, path: &str) -> bool {
+        self.inner.reads_file(path)
+    }
+
+    fn confirms_early(&self) -> bool {
+        self.inner.confirms_early()
+    }
+
     fn reads(&self) -> Vec<Extent> {
         self.inner.reads()
     }

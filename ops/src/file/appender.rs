@@ -11,71 +11,9 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
 use super::STORE_MAGIC;
+use super::file_rotation::FileRotation;
+use super::frame::Frame;
 use super::intent::{HEADER, Intent, Intents};
-
-/// Bytes of a frame before its lines: the header of the intent and one line feed.
-const RESERVED: usize = HEADER + 1;
-
-/// Lines that are appended in one write.
-#[derive(Debug)]
-pub(super) struct Frame {
-    bytes: Vec<u8>,
-    many_lines: bool,
-}
-
-/// Weight in bytes from which a record counts as large.
-const LARGE: usize = 256 << 10;
-
-/// Maximum capacity in bytes that a frame keeps between batches.
-const KEPT: usize = 4 << 20;
-
-impl Frame {
-    pub(super) fn new() -> Self {
-        Frame { bytes: Vec::new(), many_lines: false }
-    }
-
-    /// Removes all lines, and frees the memory if it is above [`KEPT`].
-    pub(super) fn clear(&mut self) {
-        if self.bytes.capacity() > KEPT {
-            self.bytes = Vec::new();
-        }
-        self.bytes.clear();
-        self.bytes.resize(RESERVED, 0);
-        self.bytes[HEADER] = b'\n';
-        self.many_lines = false;
-    }
-
-    /// Reserves memory for a record of this weight if the record is large. Growing a frame copies it, which takes the
-    /// memory twice for a moment.
-    pub(super) fn reserve(&mut self, weight: usize) {
-        if weight > LARGE {
-            // Bytes are written as base64, which takes 4/3 of their size.
-            self.bytes.reserve_exact(weight / 3 * 4 + LARGE);
-        }
-    }
-
-    /// Adds a line: the bytes that `encode` appends, and a line feed. If `encode` fails, adds nothing.
-    #[inline]
-    pub(super) fn line<E>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
-        let start = self.bytes.len();
-        if let Err(e) = encode(&mut self.bytes) {
-            self.bytes.truncate(start);
-            return Err(e);
-        }
-        self.many_lines |= memchr::memchr(b'\n', &self.bytes[start..]).is_some();
-        self.bytes.push(b'\n');
-        Ok(())
-    }
-
-    /// Returns `true` if the frame has no lines.
-    pub(super) fn is_empty(&self) -> bool {
-        self.bytes.len() <= RESERVED
-    }
-
-    fn lines(&self) -> &[u8] {
-        &self.bytes[RESERVED..]
-    }
-}
 
 /// A file that is open for appending.
 #[derive(Debug)]
@@ -179,6 +117,29 @@ impl Appender {
         Ok(appender)
     }
 
+    /// Moves the file away if it is due, so that the next records go to a new file.
+    ///
+    /// # Errors
+    /// The file cannot be synced or renamed; it stays where it is.
+    pub(super) fn rotate_if_due(&mut self, rotation: &FileRotation) -> io::Result<()> {
+        if self.regular.is_none() || self.is_replaced() {
+            return Ok(());
+        }
+        let metadata = self.file.metadata()?;
+        if !rotation.is_due(&metadata) {
+            return Ok(());
+        }
+        if self.sync {
+            self.file.sync_data()?;
+        }
+        // Resolves links: the file is renamed, not a link to it.
+        rotation.move_away(&fs::canonicalize(&self.path)?)?;
+        let warnings = self.warnings();
+        *self = Appender::open(&self.path, self.sync)?;
+        self.warnings.splice(0..0, warnings);
+        Ok(())
+    }
+
     /// Returns the warnings since the last call and removes them.
     pub(super) fn warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
@@ -209,7 +170,7 @@ impl Appender {
         let Some(regular) = &mut self.regular else { return Ok(()) };
         let start = self.file.metadata()?.len();
         let mut skip = 1;
-        if start > 0 && regular.end != Some(start) {
+        if frame.has_lines() && start > 0 && regular.end != Some(start) {
             let mut last = [0];
             self.file.read_exact_at(&mut last, start - 1)?;
             if last != *b"\n" {
@@ -221,14 +182,14 @@ impl Appender {
         let intent = Intent {
             identity: regular.identity,
             start,
-            len: (frame.bytes.len() - from) as u64,
+            len: (frame.bytes().len() - from) as u64,
             skip,
-            many_lines: frame.many_lines,
+            many_lines: frame.is_indivisible(),
         };
         if let Some(intents) = &mut regular.intents {
-            intents.store(&intent, &mut frame.bytes)?;
+            intents.store(&intent, frame.bytes_mut())?;
         }
-        if let Err((error, written)) = write_all(&mut &*self.file, &frame.bytes[from..]) {
+        if let Err((error, written)) = write_all(&mut &*self.file, &frame.bytes()[from..]) {
             regular.end = None;
             // Do not cut bytes that another writer appended after them.
             let alone = self.file.metadata().is_ok_and(|m| m.len() == start + written);
@@ -237,7 +198,7 @@ impl Appender {
         }
         regular.end = Some(start + intent.len);
         if let Some(intents) = &regular.intents {
-            intents.done(&frame.bytes);
+            intents.done(frame.bytes());
         }
         Ok(())
     }

@@ -1,5 +1,9 @@
 //! The `file` destination: one line per record, appended.
 
+mod open_files;
+mod output_path;
+
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,42 +20,51 @@ use anabranch_plugin::flow::Flow;
 use anabranch_plugin::format::{FormatSettings, RecordFormat};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
-use anabranch_plugin::parameters::{Choice, Parameters, shared};
+use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::text::Str;
 
-use super::appender::{Appender, Frame};
+use open_files::{FileError, OpenFiles, WriteOptions};
+use output_path::OutputPath;
+
+use super::compression::Codec;
+use super::escapes::unescaped;
+use super::file_rotation::FileRotation;
 use super::follower::misled;
 use crate::codes;
 use crate::offload::Offload;
 
 /// Returns the `file` destination for the registry.
 pub fn kind() -> Arc<dyn DestinationKind> {
-    let specification = Specification::builtin("file", "Appends records to a file, one per line.")
-        .describe(
-            "Appends each record and a line feed to a file. The file is created if it is missing; its directory must \
-             exist. A failed write is undone. If the service crashes, the unfinished line is cut when the file is \
-             opened again. For that, the file `.<name>.anabranch` beside it, which exists while the pipeline runs, \
-             records the bytes of each write. Data of other writers is never cut; if it does not end with a line \
-             feed, one is added. After a power failure, an unfinished line may remain, on a separate line. If the \
-             file is moved away, a new one is created. Pipes and devices such as /dev/stdout are written directly; \
-             with records on standard output, `anabranch run` logs to standard error. If the directory or the write \
-             permission is removed while the pipeline runs, the destination retries with back-off until it is \
-             restored.",
-        )
+    let specification = Specification::builtin("file", "Appends records to files, one per line.")
+        .describe(include_str!("destination/description.md"))
         .with_all(shared::destination());
     kind::destination(specification, configure)
 }
 
 #[derive(Parameters)]
 struct Settings {
-    /// The file.
-    path: PathBuf,
+    /// The file. With {{ }}, a template that gives each record its file below a fixed directory, such as
+    /// out/{{ index .Metadata "recfmt.collection" }}.ndjson; missing directories are created. - is standard output.
+    #[parameter(takes_templates)]
+    path: Argument<PathBuf>,
     /// When a record counts as delivered: process (it is written to the file and survives a crash of the service) or
     /// disk (it is also synced and survives a power failure).
     #[parameter(default = "process")]
     durability: Durability,
+    /// Compression of the file: none, gzip or zstd. Each write appends a complete member.
+    #[parameter(default = "none")]
+    compression: Argument<OutputCompression>,
+    /// The bytes after each record. \n, \r, \t, \0, \\ and \xHH stand for bytes; blank = none.
+    #[parameter(default = "\\n", may_be_blank)]
+    delimiter: Argument<Str>,
+    #[parameter(nested)]
+    rotate: FileRotation,
+    /// Maximum number of files that are open at the same time, if path is a template.
+    #[parameter(default = 128, greater_than = 0)]
+    max_open_files: usize,
     #[parameter(flatten)]
     format: FormatSettings,
 }
@@ -66,18 +79,42 @@ impl Choice for Durability {
     const CHOICES: &'static [(&'static str, Self)] = &[("process", Durability::Process), ("disk", Durability::Disk)];
 }
 
-fn configure(Settings { path, durability, format }: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
+/// Compression of the files that are written.
+#[derive(Clone, Copy, PartialEq)]
+struct OutputCompression(Option<Codec>);
+
+impl Choice for OutputCompression {
+    const CHOICES: &'static [(&'static str, Self)] = &[
+        ("none", OutputCompression(None)),
+        ("gzip", OutputCompression(Some(Codec::Gzip))),
+        ("zstd", OutputCompression(Some(Codec::Zstd))),
+    ];
+}
+
+fn configure(settings: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
+    let path = OutputPath::new(&settings.path)?;
+    let delimiter = match settings.delimiter.is_empty() {
+        true => Vec::new(),
+        false => unescaped(&settings.delimiter).map_err(|why| settings.delimiter.invalid(why))?,
+    };
     Ok(Arc::new(ConfiguredFile {
+        options: WriteOptions {
+            sync: settings.durability == Durability::Disk,
+            codec: settings.compression.0,
+            rotation: settings.rotate,
+            delimiter,
+            most: settings.max_open_files,
+            creates_directories: matches!(path, OutputPath::ByRecord(_)),
+        },
         path,
-        sync: durability == Durability::Disk,
-        format: Arc::new(RecordFormat::new(&format)?),
+        format: Arc::new(RecordFormat::new(&settings.format)?),
         opened: AtomicBool::new(false),
     }))
 }
 
 struct ConfiguredFile {
-    path: PathBuf,
-    sync: bool,
+    path: OutputPath,
+    options: WriteOptions,
     format: Arc<RecordFormat>,
     /// True if the file was opened before, in this run of the pipeline or an earlier one of the process.
     opened: AtomicBool,
@@ -86,21 +123,31 @@ struct ConfiguredFile {
 #[async_trait]
 impl Destination for ConfiguredFile {
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
-        let (path, sync) = (self.path.clone(), self.sync);
-        let appender = tokio::task::spawn_blocking(move || Appender::open(&path, sync))
-            .await
-            .map_err(|e| Fault::fatal(codes::FILE_UNWRITABLE, e))?
-            .map_err(|e| match self.opened.load(Ordering::Relaxed) {
-                true => taken_away(unwritable(&self.path, &e)),
-                false => unwritable(&self.path, &e),
-            })?;
+        let (path, options) = (self.path.clone(), self.options.clone());
+        let files = tokio::task::spawn_blocking(move || {
+            let mut files = OpenFiles::new(options);
+            match &path {
+                OutputPath::One(path) => files.open(path)?,
+                // The files are opened when they have records.
+                OutputPath::ByRecord(paths) => {
+                    let directory = Path::new(paths.directory.as_str());
+                    fs::create_dir_all(directory).map_err(|error| (directory.to_owned(), error))?;
+                }
+            }
+            Ok(files)
+        });
+        let files = files.await.map_err(|e| Fault::fatal(codes::FILE_UNWRITABLE, e))?;
+        let files = files.map_err(|(path, error)| match self.opened.load(Ordering::Relaxed) {
+            true => taken_away(unwritable(&path, &error)),
+            false => unwritable(&path, &error),
+        })?;
         self.opened.store(true, Ordering::Relaxed);
         let mut writer = LineDestination {
             host: host.clone(),
             path: self.path.clone(),
-            sync: self.sync,
+            sync: self.options.sync,
             format: self.format.clone(),
-            output: Offload::Here(Output { appender, frame: Frame::new() }),
+            output: Offload::Here(files),
         };
         writer.warn();
         Ok(Box::new(writer))
@@ -108,28 +155,61 @@ impl Destination for ConfiguredFile {
 
     fn flow(&self, flow: &mut Flow) {
         self.format.flow(flow, true);
-        if let Some((message, hint)) = hardly_meant(&self.path) {
-            flow.warn(codes::SETTINGS_NOT_A_PATH, "path", message, None, Some(hint.to_owned()));
+        match &self.path {
+            OutputPath::One(path) => {
+                if let Some((message, hint)) = hardly_meant(path, self.options.codec) {
+                    flow.warn(codes::SETTINGS_NOT_A_PATH, "path", message, None, Some(hint.to_owned()));
+                }
+            }
+            OutputPath::ByRecord(paths) => flow.template("path", &paths.template),
         }
     }
 
     fn file(&self) -> Option<&str> {
-        self.path.to_str()
+        match &self.path {
+            OutputPath::One(path) => path.to_str(),
+            OutputPath::ByRecord(_) => None,
+        }
+    }
+
+    fn directory(&self) -> Option<&str> {
+        match &self.path {
+            OutputPath::One(_) => None,
+            OutputPath::ByRecord(paths) => Some(&paths.directory),
+        }
     }
 
     async fn examine(&self) -> Result<Vec<String>, Fault> {
-        let path = self.path.clone();
+        let path = match &self.path {
+            OutputPath::One(path) => path.clone(),
+            // As for a file in it.
+            OutputPath::ByRecord(paths) => Path::new(paths.directory.as_str()).join("records"),
+        };
         let examined = tokio::task::spawn_blocking(move || accessible(&path).map_err(|e| unwritable(&path, &e)));
         examined.await.map_err(|e| Fault::fatal(codes::FILE_UNWRITABLE, e))?.map(|()| Vec::new())
     }
 
     fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
         let mut line = Vec::new();
+        if let OutputPath::ByRecord(paths) = &self.path
+            && let Err(fault) = paths.render(record, &mut String::new())
+        {
+            return Some(Err(fault));
+        }
         Some(self.format.encoder().encode(record, &mut line).map(|()| line))
     }
 
     fn policy(&self) -> WritePolicy {
-        WritePolicy { rows: 4096, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent }
+        match self.options.codec {
+            None => WritePolicy { rows: 4096, bytes: 1 << 20, linger: Duration::ZERO, retry: Retry::Idempotent },
+            // A member compresses better if it has more records.
+            Some(_) => WritePolicy {
+                rows: 16_384,
+                bytes: 4 << 20,
+                linger: Duration::from_millis(500),
+                retry: Retry::Idempotent,
+            },
+        }
     }
 }
 
@@ -151,33 +231,27 @@ fn accessible(path: &Path) -> io::Result<()> {
 }
 
 /// Returns why a file name is probably a mistake, and a remedy.
-fn hardly_meant(path: &Path) -> Option<(String, &'static str)> {
+fn hardly_meant(path: &Path, codec: Option<Codec>) -> Option<(String, &'static str)> {
     const PACKED: [&str; 6] = ["gz", "zst", "bz2", "xz", "lz4", "zip"];
     let text = path.to_str()?;
-    if ["-", "stdout", "stderr"].contains(&text.to_ascii_lowercase().as_str()) {
+    if ["stdout", "stderr"].contains(&text.to_ascii_lowercase().as_str()) {
         let message =
             "the records are written to a file of this name in the working directory of the service".to_owned();
-        return Some((message, "write /dev/stdout for standard output; for a file, put ./ before its name"));
+        return Some((message, "write - for standard output; for a file, put ./ before its name"));
     }
     let extension = path.extension()?.to_str()?.to_ascii_lowercase();
-    let packed = PACKED.iter().find(|packed| **packed == extension)?;
+    let packed = PACKED.iter().find(|packed| **packed == extension).filter(|_| codec.is_none())?;
     let message =
         format!("the file is not compressed, although its name ends in .{packed}: the destination writes plain lines");
-    Some((message, "remove the ending, and compress the file after it is moved away"))
-}
-
-/// State used on a blocking thread.
-struct Output {
-    appender: Appender,
-    frame: Frame,
+    Some((message, "set compression: gzip or zstd, or remove the ending"))
 }
 
 struct LineDestination {
     host: Host,
-    path: PathBuf,
+    path: OutputPath,
     sync: bool,
     format: Arc<RecordFormat>,
-    output: Offload<Output, io::Result<()>>,
+    output: Offload<OpenFiles, Result<(), FileError>>,
 }
 
 #[async_trait]
@@ -186,23 +260,37 @@ impl Writer for LineDestination {
         // Wait for a call that was dropped. The executor sends its records again, whatever the outcome.
         let _ = self.output.settle().await;
         let Some(output) = self.output.here() else { return Err(broken()) };
-        output.frame.clear();
-        if let [alone] = rows {
-            output.frame.reserve(alone.weight());
-        }
+        output.begin();
         let (mut failures, mut encoder) = (Vec::new(), self.format.encoder());
-        for (row, record) in rows.iter().enumerate() {
-            if let Err(fault) = output.frame.line(|bytes| encoder.encode(record, bytes)) {
-                failures.push((row, fault));
+        match &self.path {
+            OutputPath::One(path) => {
+                let frame = output.frame(path);
+                if let [alone] = rows {
+                    frame.reserve(alone.weight());
+                }
+                for (row, record) in rows.iter().enumerate() {
+                    if let Err(fault) = frame.line(|bytes| encoder.encode(record, bytes)) {
+                        failures.push((row, fault));
+                    }
+                }
+            }
+            OutputPath::ByRecord(paths) => {
+                let mut path = String::new();
+                for (row, record) in rows.iter().enumerate() {
+                    path.clear();
+                    let line = paths
+                        .render(record, &mut path)
+                        .and_then(|()| output.frame(Path::new(&path)).line(|bytes| encoder.encode(record, bytes)));
+                    if let Err(fault) = line {
+                        failures.push((row, fault));
+                    }
+                }
             }
         }
-        if !output.frame.is_empty() {
-            let written = self.output.run(|output| output.appender.append(&mut output.frame)).await;
+        if !output.is_empty() {
+            let written = self.output.run(OpenFiles::append).await;
             self.warn();
-            if let Some(output) = self.output.here() {
-                output.frame.clear();
-            }
-            written.map_err(|_| broken())?.map_err(|e| taken_away(unwritable(&self.path, &e)))?;
+            written.map_err(|_| broken())?.map_err(|(path, error)| self.refusal(&path, &error))?;
         }
         let delivered = if self.sync { Delivered::Accepted } else { Delivered::Durable };
         if failures.is_empty() {
@@ -218,16 +306,28 @@ impl Writer for LineDestination {
     async fn flush(&mut self) -> Result<(), Fault> {
         let _ = self.output.settle().await;
         if self.sync {
-            let synced = self.output.run(|output| output.appender.sync()).await.map_err(|_| broken())?;
-            synced.map_err(|e| taken_away(unwritable(&self.path, &e)))?;
+            let synced = self.output.run(OpenFiles::sync).await.map_err(|_| broken())?;
+            synced.map_err(|(path, e)| taken_away(unwritable(&path, &e)))?;
         }
         Ok(())
     }
 }
 
 impl LineDestination {
+    /// Returns the fault of a file that cannot be written. A path that is impossible is the fault of its record.
+    fn refusal(&self, path: &Path, error: &io::Error) -> Fault {
+        use io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory};
+        let is_impossible = matches!(error.kind(), InvalidFilename | IsADirectory | NotADirectory);
+        match &self.path {
+            OutputPath::ByRecord(_) if is_impossible => {
+                Fault::record(codes::PATH_REFUSED, format!("the path {} cannot be written: {error}", path.display()))
+            }
+            OutputPath::ByRecord(_) | OutputPath::One(_) => taken_away(unwritable(path, error)),
+        }
+    }
+
     fn warn(&mut self) {
-        for warning in self.output.here().map(|output| output.appender.warnings()).unwrap_or_default() {
+        for warning in self.output.here().map(OpenFiles::warnings).unwrap_or_default() {
             tracing::warn!(pipeline = %self.host.pipeline, connector = %self.host.node, "{warning}");
         }
     }

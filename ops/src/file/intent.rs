@@ -75,6 +75,11 @@ impl Intents {
         Some(file.with_file_name(name))
     }
 
+    /// Returns `true` if a file of this name holds intents.
+    pub(super) fn is_named(name: &str) -> bool {
+        name.starts_with('.') && name.ends_with(".anabranch")
+    }
+
     /// Opens or creates the file. It holds data, so other users cannot read it.
     pub(super) fn open(path: PathBuf) -> io::Result<Self> {
         let refused = || io::Error::new(io::ErrorKind::AlreadyExists, "another file has that name");

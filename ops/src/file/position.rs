@@ -13,7 +13,7 @@ use anabranch_record::fault::Fault;
 use crate::codes;
 
 /// Bytes at the start of a file that identify it.
-const HEAD: usize = 1024;
+pub(super) const HEAD: usize = 1024;
 
 /// Progress of a reader in a file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -237,7 +237,7 @@ impl Resume {
 
 /// Checksum of the start of a file (FNV-1a).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct StartChecksum {
+pub(super) struct StartChecksum {
     hash: u64,
     len: usize,
 }
@@ -250,7 +250,7 @@ impl Default for StartChecksum {
 
 impl StartChecksum {
     /// Computes the checksum of `bytes`.
-    fn of(bytes: &[u8]) -> Self {
+    pub(super) fn of(bytes: &[u8]) -> Self {
         let mut head = StartChecksum::default();
         head.feed(bytes);
         head
@@ -258,7 +258,7 @@ impl StartChecksum {
 
     /// Adds the next bytes of the file. Ignores those after the first [`HEAD`].
     #[inline]
-    fn feed(&mut self, bytes: &[u8]) {
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
         if self.len < HEAD {
             let bytes = &bytes[..bytes.len().min(HEAD - self.len)];
             self.len += bytes.len();
@@ -266,7 +266,7 @@ impl StartChecksum {
         }
     }
 
-    fn short(self) -> u32 {
+    pub(super) fn short(self) -> u32 {
         (self.hash ^ (self.hash >> 32)) as u32
     }
 }
@@ -275,7 +275,7 @@ impl StartChecksum {
 /// at least the last [`LastLineChecksum::LEAST`] bytes of the file. Computed for every record, so it takes only
 /// nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct LastLineChecksum {
+pub(super) struct LastLineChecksum {
     sum: u64,
     /// Bytes before the current buffer; zeros before the start of the file.
     before: [u8; LastLineChecksum::LEAST],
@@ -291,7 +291,7 @@ impl Default for LastLineChecksum {
 }
 
 impl LastLineChecksum {
-    const LEAST: usize = 64;
+    pub(super) const LEAST: usize = 64;
     const MOST: usize = 256;
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -339,7 +339,7 @@ impl LastLineChecksum {
 
     /// Multiplies blocks of 16 bytes independently of each other, so that the processor can overlap the work.
     #[inline]
-    fn sum(bytes: &[u8]) -> u64 {
+    pub(super) fn sum(bytes: &[u8]) -> u64 {
         let step = |sum: u64, word: &[u8; 16]| {
             let word = u128::from_le_bytes(*word);
             let product = u128::from(word as u64 ^ LastLineChecksum::ODD)

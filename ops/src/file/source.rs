@@ -1,11 +1,17 @@
-//! The `file` source: reads one record per line and follows the file.
+//! The `file` source: reads the records of files and follows them.
 
+mod input;
+mod partition;
+mod partitions;
 mod reader;
+mod settings;
+mod several;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -13,8 +19,8 @@ use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Keys, RecordShape, Shape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
-use anabranch_plugin::parameters::{Argument, ByteSize, Parameters, shared};
-use anabranch_plugin::source::{OpenedSource, Source, SourceKind};
+use anabranch_plugin::parameters::shared;
+use anabranch_plugin::source::{OpenedSource, Source, SourceKind, Start};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Position;
 use anabranch_record::fault::{Fault, FaultClass};
@@ -22,91 +28,131 @@ use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
 
+use input::StandardInput;
+use partition::{Begin, FileFormat};
+use partitions::FilePartitions;
 use reader::{Lines, unreadable};
+use settings::Settings;
+use several::SeveralFiles;
 
-use super::follower::Follower;
+use super::compression::{Codec, Compression};
+use super::content_position::{After, ContentResume};
+use super::follower::{Follower, open_regular};
+use super::framing::Framing;
+use super::pattern::PathPattern;
 use super::position::Resume;
 use crate::codes;
 use crate::unacknowledged::Unacknowledged;
 
 /// Returns the `file` source for the registry.
 pub fn kind() -> Arc<dyn SourceKind> {
-    let specification = Specification::builtin("file", "Reads the lines of a file and follows it as it grows.")
-        .describe(
-            "Reads each line as a record. The payload is the line without its line feed (a carriage return \
-             stays), the key is the number of the line in the file, and the metadata contains `file.path`. If the \
-             file does not exist yet, the source waits for it.\n\n\
-             A restart continues after the last line. A file that was renamed and replaced is read to its end \
-             before the new one, even if it was replaced between two runs, as long as the old file is in the same \
-             directory. While the source runs on Linux, it opens each file as soon as it appears under the path, \
-             up to 128 ahead of the one it reads. So files that are renamed, compressed and deleted meanwhile are \
-             read completely. A file that disappeared before it could be opened is logged and counted in \
-             `anabranch_source_missed_total`. So is a file that was truncated or rewritten in place before all \
-             lines that the source had seen in it were read. If an uncompressed copy of those lines is beside it, \
-             in a file whose name contains the name of the path as a separate word, the source reads the copy \
-             instead.\n\n\
-             A restart does not find deleted files. It finds files that replaced the one it read and \
-             were renamed too, to names that differ only in numbers: `app.log.2`, then `app.log.1`. It reads them \
-             in the order in which they were written. If the file that it read \
-             is gone, it reads the files that were created after it, also while there is no file at the path. \
-             This needs a file system that stores creation times, and names that consist of the name of the path \
-             and numbers. If you change `path`, the source resumes at its position if the file there begins with \
-             the data that it has read. Otherwise, it reads that file from the start.\n\n\
-             A restart does not read compressed files. It logs and counts, in the same metric, the files that are missing \
-             between the one that it read and the next, if their names show it: numbers without an uncompressed file, in \
-             names that count up to 999 (`app.log.3` and `app.log.1` without `app.log.2`; `app.log.2` and a new file at \
-             the path without `app.log.1`), and compressed files with dates in their names. Some files are neither read \
-             nor counted: files that were moved to another directory, files that were renamed to a name of another form \
-             (`app.log.save`; a date where the others have a number), deleted files with dates in their names, and files \
-             that were deleted after a file that is gone itself.\n\n\
-             A renamed file whose name contains the name of the path as a separate word is also recognized by its \
-             content. This covers directories that were restored from a backup or copied from another host, and \
-             rotations that copy and truncate the file. A copy must keep the times of the files (`cp -a`, `rsync \
-             -a`), because they determine the order. If several files begin with the data that was read, for \
-             example only a common first line, the oldest one and all files after it are read: some records may \
-             be delivered again. A directory that is moved is followed to its new place. If a directory with \
-             unread renamed files was removed or cannot be listed, the source waits for it. If a restart finds \
-             another file at the path and cannot list the directory, it fails with `file_unreadable`.\n\n\
-             A truncated or rewritten file is read again from its start. The data that was read is recognized by \
-             its length and its first and last 1,024 bytes. After a restart, it is recognized by the last \
-             delivered line instead (at least 64 and at most 256 bytes). A rewrite that keeps these bytes in \
-             place and changes only others is not noticed.\n\n\
-             Rotated files with the same time of the last write, in the resolution of the file system, are read \
-             in the order of their numbers. If neither the other files nor the name show whether a larger number \
-             means a newer file, as for `app-1.log` and `app-2.log`, all of them are read. Then no file is left \
-             out, but one that an earlier run has read may be read again.\n\n\
-             The source leaves a renamed file after it has not grown for a second, because its writer may still \
-             have it open. If a restart finds several such files, it waits only at the newest one and at those \
-             that were written or renamed within the last second.\n\n\
-             A last line without line feed is delivered when the end of the file is first reached, and when the \
-             file is replaced. If it grows later, the whole line is delivered again under the same number. While \
-             the file is followed, an unterminated line waits for its line feed.\n\n\
-             New lines are read as they are written. If another machine writes on a network file system that does \
-             not report its changes, the first line may be read ten seconds late and later ones 160 milliseconds.",
-        )
+    let specification = Specification::builtin("file", "Reads the records of files and follows them as they grow.")
+        .describe(include_str!("source/description.md"))
         .with_all(shared::source());
-    kind::source(specification, configure)
+    kind::source(specification, |settings: Settings| configure(&settings))
 }
 
-#[derive(Parameters)]
-struct Settings {
-    /// The file.
-    path: Argument<PathBuf>,
-    /// Maximum length of a line. A longer line stops the pipeline. It limits the memory of a line.
-    #[parameter(default = "64MiB", greater_than = 0)]
-    max_line_bytes: ByteSize,
-}
+/// The path that stands for standard input.
+const STANDARD_INPUT: &str = "-";
 
-fn configure(Settings { path, max_line_bytes }: Settings) -> Result<Arc<dyn Source>, Diagnostics> {
-    let (path, limit) = (path.text().clone(), max_line_bytes.to_usize());
-    Ok(Arc::new(ConfiguredFile { path, limit, opened: AtomicBool::new(false) }))
+/// The files that are read, and how.
+enum Input {
+    /// One plain file with lines, followed through rotations.
+    Lines,
+    /// The records of one or several files.
+    Records(PathPattern, Arc<FileFormat>),
+    /// Standard input.
+    Standard(Arc<FileFormat>),
 }
 
 struct ConfiguredFile {
     path: Str,
     limit: usize,
+    input: Input,
+    /// The format of the file at the path, if it turns out to be compressed.
+    format: Arc<FileFormat>,
+    polling: Duration,
+    begin: Begin,
     /// True if the file was opened before, in this run of the pipeline or an earlier one of the process.
     opened: AtomicBool,
+}
+
+fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
+    let path = settings.path.text().clone();
+    let format = Arc::new(settings.format()?);
+    let pattern = PathPattern::new(&path).map_err(|why| settings.path.invalid(why))?;
+    let is_plain = match format.compression {
+        Compression::None => true,
+        Compression::Auto => Codec::of_name(&path).is_none(),
+        Compression::Always(_) => false,
+    };
+    let input = match &pattern {
+        _ if *path == *STANDARD_INPUT => Input::Standard(format.clone()),
+        PathPattern::File(_) if is_plain && matches!(format.framing, Framing::Lines) => Input::Lines,
+        PathPattern::File(_) | PathPattern::Directory(_) | PathPattern::Glob(_) => {
+            Input::Records(pattern, format.clone())
+        }
+    };
+    Ok(Arc::new(ConfiguredFile {
+        path,
+        limit: format.limit,
+        input,
+        format,
+        polling: settings.polling_period,
+        begin: settings.start_at,
+        opened: AtomicBool::new(false),
+    }))
+}
+
+impl ConfiguredFile {
+    /// Returns `true` if the file is one with lines, but exists and is compressed.
+    async fn is_compressed(&self) -> bool {
+        if self.format.compression != Compression::Auto {
+            return false;
+        }
+        let path = self.path.clone();
+        let start = tokio::task::spawn_blocking(move || {
+            let mut start = [0; 4];
+            let file = open_regular(Path::new(path.as_str())).ok()?;
+            std::os::unix::fs::FileExt::read_exact_at(&file, &mut start, 0).ok()?;
+            Codec::of_start(&start)
+        });
+        start.await.is_ok_and(|codec| codec.is_some())
+    }
+
+    async fn open_records(
+        &self,
+        pattern: &PathPattern,
+        format: &Arc<FileFormat>,
+        resume: &BTreeMap<Partition, Mark>,
+        host: &Host,
+    ) -> Result<OpenedSource, Fault> {
+        let pace = (self.polling, self.begin);
+        let files = FilePartitions::new(&self.path, pattern.clone(), format.clone(), pace, resume, host)?;
+        let mut reader = SeveralFiles::new(self.path.clone(), files);
+        reader.begin().await.map_err(|fault| self.as_opened(fault))?;
+        self.opened.store(true, Ordering::Relaxed);
+        Ok(OpenedSource::new(Box::new(reader), Box::new(Unacknowledged)))
+    }
+
+    async fn open_lines(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
+        let resume = resume.get(&Partition::ONLY).map(|mark| Resume::decode(&mark.position)).transpose()?;
+        let mut reader = Lines::new(&self.path, self.limit, resume, host);
+        if resume.is_none() && self.begin == Begin::End {
+            reader.begin_at_end().await?;
+        }
+        // Report an unreadable file immediately; a missing file may be created later.
+        let step = reader.look(0).await.map_err(|fault| self.as_opened(fault))?;
+        self.opened.store(true, Ordering::Relaxed);
+        reader.note(step);
+        Ok(OpenedSource::new(Box::new(reader), Box::new(Unacknowledged)))
+    }
+
+    /// Makes a permission that was never granted final, like a rejected login.
+    fn as_opened(&self, fault: Fault) -> Fault {
+        let is_new = fault.is_of_login() && !self.opened.load(Ordering::Relaxed);
+        if is_new { fault.with_class(FaultClass::Fatal) } else { fault }
+    }
 }
 
 #[async_trait]
@@ -116,28 +162,58 @@ impl Source for ConfiguredFile {
     }
 
     fn file(&self) -> Option<&str> {
-        Some(&self.path)
+        (!self.confirms_early()).then_some(self.path.as_str())
+    }
+
+    /// The writer of standard input forgets the records that were read.
+    fn confirms_early(&self) -> bool {
+        matches!(self.input, Input::Standard(_))
+    }
+
+    fn reads_file(&self, path: &str) -> bool {
+        match &self.input {
+            Input::Records(pattern, _) => pattern.contains(Path::new(path)),
+            Input::Lines | Input::Standard(_) => *self.path == *path,
+        }
     }
 
     fn locate(&self, position: &Position) -> Option<String> {
+        if let Ok(ContentResume { record, after, .. }) = ContentResume::decode(position) {
+            let number = record + u64::from(after != After::Nothing);
+            return Some(format!("{}, record {number}", self.path));
+        }
         let Resume { line, tail, .. } = Resume::decode(position).ok()?;
         Some(format!("{}:{}", self.path, line + u64::from(tail > 0)))
     }
 
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
-        Some(Resume::decode(position).map(drop))
+        Some(match &self.input {
+            // The file may turn out to be compressed.
+            Input::Lines => Resume::decode(position).map(drop).or_else(|fault| match self.format.compression {
+                Compression::Auto => ContentResume::decode(position).map(drop),
+                Compression::None | Compression::Always(_) => Err(fault),
+            }),
+            Input::Records(..) | Input::Standard(_) => ContentResume::decode(position).map(drop),
+        })
     }
 
     fn is_partitioned(&self) -> bool {
-        false
+        matches!(&self.input, Input::Records(pattern, _) if pattern.is_of_several())
     }
 
-    /// Acknowledged lines stay in the file, and in rotated files while these exist.
+    fn splits(&self) -> bool {
+        self.is_partitioned()
+    }
+
+    /// Acknowledged records stay in the file, and in rotated files while these exist.
     fn rereads(&self) -> bool {
-        true
+        !self.confirms_early()
     }
 
     async fn still_has(&self, position: &Position) -> Result<bool, Fault> {
+        if ContentResume::decode(position).is_ok() {
+            return Ok(self.rereads());
+        }
         let mut follower = Follower::new(PathBuf::from(self.path.as_str()), Some(Resume::decode(position)?));
         let finds = tokio::task::spawn_blocking(move || follower.finds());
         match finds.await {
@@ -147,21 +223,39 @@ impl Source for ConfiguredFile {
     }
 
     fn shape(&self) -> RecordShape {
-        RecordShape { metadata: Keys::of([key::FILE_PATH]), ..RecordShape::create(Shape::PLAIN, Shape::RAW) }
+        let mut keys = vec![key::FILE_PATH];
+        if self.format.has_header {
+            keys.push(key::FILE_HEADER);
+        }
+        RecordShape { metadata: Keys::of(keys), ..RecordShape::create(Shape::PLAIN, Shape::RAW) }
     }
 
     async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
-        let resume = resume.get(&Partition::ONLY).map(|mark| Resume::decode(&mark.position)).transpose()?;
-        let mut reader = Lines::new(&self.path, self.limit, resume, host);
-        // Report an unreadable file immediately; a missing file may be created later.
-        let step = reader.look(0).await.map_err(|fault| {
-            // A permission that was never granted is handled like a rejected login.
-            let is_new = fault.is_of_login() && !self.opened.load(Ordering::Relaxed);
-            if is_new { fault.with_class(FaultClass::Fatal) } else { fault }
-        })?;
-        self.opened.store(true, Ordering::Relaxed);
-        reader.note(step);
-        Ok(OpenedSource::new(Box::new(reader), Box::new(Unacknowledged)))
+        match &self.input {
+            Input::Records(pattern, format) => self.open_records(pattern, format, resume, host).await,
+            Input::Lines => {
+                let was_compressed = resume.values().any(|mark| ContentResume::decode(&mark.position).is_ok());
+                if was_compressed || resume.is_empty() && self.is_compressed().await {
+                    let pattern = PathPattern::File(PathBuf::from(self.path.as_str()));
+                    return self.open_records(&pattern, &self.format, resume, host).await;
+                }
+                self.open_lines(resume, host).await
+            }
+            Input::Standard(format) => {
+                if !host.once {
+                    let what =
+                        "standard input ends with the process that writes it: read it with `anabranch run --once`";
+                    return Err(Fault::fatal(codes::FILE_UNREADABLE, what));
+                }
+                let reader = StandardInput::start(format.clone())?;
+                let opened = OpenedSource::new(Box::new(reader), Box::new(Unacknowledged));
+                // The input of an earlier run is gone.
+                Ok(match resume.is_empty() {
+                    true => opened,
+                    false => opened.start(Partition::ONLY, Start::elsewhere()),
+                })
+            }
+        }
     }
 }
 

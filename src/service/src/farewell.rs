@@ -199,6 +199,7 @@ impl Control {
             schemas: shared.schemas.clone(),
             network: Network::Open,
             shared: None,
+            once: false,
         };
         let role = if connector.role == "source" { Role::Source } else { Role::Destination };
         let log = shared.log.clone();

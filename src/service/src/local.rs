@@ -2,6 +2,7 @@
 
 use anabranch_config::PipelineConfig;
 use anabranch_graph::plan::Compiled;
+use anabranch_graph::plan::graph::NodeKind;
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 
 use crate::codes;
@@ -14,7 +15,12 @@ pub(crate) fn check(config: &PipelineConfig, compiled: &Compiled) -> Diagnostics
         return found;
     }
     for node in compiled.lowered.node_weights() {
-        let Some(file) = read(node).or_else(|| written(node)) else { continue };
+        let below = || match &node.kind {
+            NodeKind::Destination(write) => write.destination.directory(),
+            NodeKind::DeadLetter(queue) => queue.destination.directory(),
+            _ => None,
+        };
+        let Some(file) = read(node).or_else(|| written(node)).or_else(below) else { continue };
         let what = format!("{} names the file {file:?}, which only some nodes of the cluster may have", node.id);
         let hint = "set `placement` of the pipeline to a label of the nodes that have the file (cluster.labels), or to \
                     `shared` if all nodes see the same file";

@@ -47,9 +47,12 @@ fn judge(node: &Node, path: &str, is_read: bool) -> Option<Diagnostic> {
             return Some(Diagnostic::warning(codes::SETTINGS_NOT_A_PATH, message).with_hint(hint));
         }
         // Another check reports an output that is a directory.
-        return (is_read && found.is_dir()).then(|| {
-            let message = format!("path: {path} is a directory, but a source reads one file");
-            Diagnostic::error(codes::SETTINGS_INVALID, message).with_hint("give the path of a file in it")
+        return (is_read && found.is_dir() && !path.ends_with('/')).then(|| {
+            let message = format!("path: {path} is a directory");
+            let hint = format!(
+                "write {path}/ for the files in it, {path}/** for those in its subdirectories too, or name a file"
+            );
+            Diagnostic::error(codes::SETTINGS_INVALID, message).with_hint(hint)
         });
     }
     if let Some((scheme, rest)) = path.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
@@ -69,15 +72,9 @@ fn judge(node: &Node, path: &str, is_read: bool) -> Option<Diagnostic> {
         });
     }
     let is_pattern = Path::new(path).file_name().is_some_and(|name| name.to_string_lossy().contains('*'));
-    is_pattern.then(|| {
-        let what = if is_read { "a source reads one file" } else { "a destination writes one file" };
-        let message = format!("path: `*` is read literally: {what}");
-        let hint = if is_read {
-            "write the name of the file; for several files, use one source each"
-        } else {
-            "write the name of the file"
-        };
-        Diagnostic::warning(codes::SETTINGS_NOT_A_PATH, message).with_hint(hint)
+    (is_pattern && !is_read).then(|| {
+        let message = "path: `*` is read literally: a destination writes one file";
+        Diagnostic::warning(codes::SETTINGS_NOT_A_PATH, message).with_hint("write the name of the file")
     })
 }
 
@@ -146,10 +143,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).display().to_string();
         for pattern in ["*.ndjson", "app-*.log"] {
-            let told = codes(&path(pattern), &path("out"));
-            assert_eq!(told, ["settings.not_a_path: path: `*` is read literally: a source reads one file"]);
+            let told = codes(&path("in"), &path(pattern));
+            assert_eq!(told, ["settings.not_a_path: path: `*` is read literally: a destination writes one file"]);
             std::fs::write(path(pattern), "x").unwrap();
-            assert_eq!(codes(&path(pattern), &path("out")), Vec::<String>::new(), "a file of this name");
+            assert_eq!(codes(&path("in"), &path(pattern)), Vec::<String>::new(), "a file of this name");
+            assert_eq!(codes(&path(pattern), &path("out")), Vec::<String>::new(), "a pattern of a source");
         }
         for address in ["file:///tmp/x", "https://example.com/x", "s3://lake/x"] {
             let scheme = address.split(':').next().unwrap();
@@ -159,10 +157,8 @@ mod tests {
             assert_eq!(codes(&path("in"), address), [message]);
         }
         let here = directory.path().display().to_string();
-        assert_eq!(
-            codes(&here, &path("out")),
-            [format!("settings.invalid: path: {here} is a directory, but a source reads one file")]
-        );
+        assert_eq!(codes(&here, &path("out")), [format!("settings.invalid: path: {here} is a directory")]);
+        assert_eq!(codes(&format!("{here}/"), "/dev/null"), Vec::<String>::new());
         assert_eq!(codes(&path("in"), &path("out")), Vec::<String>::new());
         assert_eq!(codes("/dev/stdin", "/dev/stdout"), Vec::<String>::new());
     }

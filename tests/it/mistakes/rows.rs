@@ -459,7 +459,7 @@ pub(super) const ROWS: &[Row] = &[
         "path: out.txt",
         "path: 'out-{{ .Operation }}.txt'",
         "19:17",
-        &["is not a template"],
+        &["the template does not begin with a directory"],
         Write("-{{ .Operation }}", ""),
     ),
     (

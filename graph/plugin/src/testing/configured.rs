@@ -29,6 +29,7 @@ pub fn host() -> Host {
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
         shared: None,
+        once: false,
     }
 }
 

@@ -25,7 +25,9 @@ pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagno
     for setting in &settings.entries {
         let name = setting.name.value.trim();
         let Some(parameter) = specification.parameter(name).filter(|parameter| !parameter.secret) else { continue };
-        if parameter.kind == ParameterKind::Template || name == OPTIONS {
+        let is_template =
+            parameter.kind == ParameterKind::Template || parameter.templates && setting.value.written().contains("{{");
+        if is_template || name == OPTIONS {
             findings.0.extend(out_of_a_variable(name, &setting.value));
         }
         let is_file = parameter.kind == ParameterKind::File;
@@ -41,9 +43,10 @@ pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagno
             .or_else(|| line_feed(name, &setting.value))
             .or_else(|| dates(name, &setting.value, is_file))
             .or_else(|| url_part(name, &setting.value));
-        let found = found.or_else(|| match parameter.kind {
-            ParameterKind::Template => None,
-            _ => placeholder(name, &setting.value, is_file)
+        let found = found.or_else(|| match is_template {
+            true if parameter.templates => placeholder(name, &setting.value, is_file),
+            true => None,
+            false => placeholder(name, &setting.value, is_file)
                 .or_else(|| template(name, &setting.value, is_file))
                 .or_else(|| if is_file { path_part::find(name, &setting.value) } else { None })
                 .or_else(|| if is_file { home(name, &setting.value) } else { None })

@@ -235,3 +235,128 @@ async fn write_up_to_the_limit(path: &Path) {
     writer.write(Write::new(&[small])).await.unwrap();
     println!("delivered {} ", delivered + 1);
 }
+
+/// A record of a collection.
+fn of(collection: &str, text: &str) -> Record {
+    let mut record = row(text);
+    record.metadata.insert(anabranch_record::metadata::key::COLLECTION, Str::from(collection));
+    record
+}
+
+const BY_COLLECTION: &str = r#"{{ index .Metadata "recfmt.collection" }}"#;
+const RAW: (&str, &str) = ("sdk.record.format", "recfmt/raw");
+
+#[tokio::test]
+async fn a_template_gives_each_record_its_file_in_order() {
+    for durability in ["process", "disk"] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(format!("out/x/{BY_COLLECTION}.txt"));
+        let settings = [RAW, ("durability", durability), ("maxOpenFiles", "2")];
+        let mut writer = open(&path, &settings).await.unwrap();
+        let rows: Vec<Record> = (0..40).map(|n| of(["a", "b/c", "d", "../e"][n % 4], &n.to_string())).collect();
+        for rows in rows.chunks(9) {
+            let Ok(Verdicts::Each(verdicts)) = writer.write(Write::new(rows)).await else {
+                panic!("one verdict per row")
+            };
+            for (row, verdict) in rows.iter().zip(verdicts) {
+                let is_refused = row.metadata.get("recfmt.collection").unwrap().contains("..");
+                assert_eq!(verdict.map_err(|fault| fault.code()).err(), is_refused.then_some(codes::PATH_REFUSED));
+            }
+            let open = fs::read_dir("/proc/self/fd").unwrap().filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+            let root = directory.path().canonicalize().unwrap();
+            let ours = open.filter(|path| path.starts_with(&root) && path.extension().is_some_and(|it| it == "txt"));
+            assert!(ours.count() <= 2);
+        }
+        writer.flush().await.unwrap();
+        for (place, name) in ["a", "b/c", "d"].iter().enumerate() {
+            let text = fs::read_to_string(directory.path().join(format!("out/x/{name}.txt"))).unwrap();
+            let expected: String = (0..10).map(|n| format!("{}\n", n * 4 + place)).collect();
+            assert_eq!(text, expected, "{name}");
+        }
+        assert!(!directory.path().join("out/e.txt").exists());
+        drop(writer);
+        let left = fs::read_dir(directory.path().join("out/x")).unwrap();
+        assert!(left.map(|file| file.unwrap().file_name()).all(|name| !name.to_string_lossy().starts_with('.')));
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_another_file_makes_impossible_is_the_fault_of_the_record() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(format!("out/{BY_COLLECTION}"));
+    let mut writer = open(&path, &[RAW]).await.unwrap();
+    writer.write(Write::new(&[of("a", "1")])).await.unwrap();
+    for impossible in ["a/b".to_owned(), "n".repeat(300)] {
+        let fault = writer.write(Write::new(&[of("a", "2"), of(&impossible, "3")])).await.unwrap_err();
+        assert_eq!((fault.code(), fault.class()), (codes::PATH_REFUSED, FaultClass::Record), "{fault}");
+        assert!(fault.message().contains(&impossible), "{fault}");
+    }
+    // Nothing of the failed writes is in the file that could be written.
+    assert_eq!(fs::read_to_string(directory.path().join("out/a")).unwrap(), "1\n");
+}
+
+#[tokio::test]
+async fn each_write_of_a_compressed_file_is_complete() {
+    let directory = tempfile::tempdir().unwrap();
+    for codec in [Codec::Gzip, Codec::Zstd] {
+        let name = codec.to_string();
+        let path = directory.path().join(&name);
+        let settings = [RAW, ("compression", name.as_str())];
+        let mut writer = open(&path, &settings).await.unwrap();
+        let mut expected = String::new();
+        for n in 0..5 {
+            let rows = [row(&format!("{n} a")), row(&format!("{n} b\nc"))];
+            writer.write(Write::new(&rows)).await.unwrap();
+            expected += &format!("{n} a\n{n} b\nc\n");
+            let found = crate::file::framing::decompressed(&fs::read(&path).unwrap(), 100).unwrap();
+            assert_eq!(String::from_utf8(found).unwrap(), expected);
+            if n == 2 {
+                // Another start appends further members, and a torn one of a killed process is cut.
+                writer = open(&path, &settings).await.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_are_moved_away_by_size_and_age() {
+    for (setting, value) in [("rotate.bytes", "25"), ("rotate.interval", "1ms")] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.log");
+        let mut writer = open(&path, &[RAW, (setting, value), ("durability", "disk")]).await.unwrap();
+        for n in 0..9 {
+            if setting == "rotate.interval" {
+                // The age of a file is at least that between two writes.
+                let begun = std::time::SystemTime::now();
+                while begun.elapsed().unwrap() < Duration::from_millis(20) {
+                    tokio::task::yield_now().await;
+                }
+            }
+            writer.write(Write::new(&[row(&format!("line {n:04}"))])).await.unwrap();
+        }
+        writer.flush().await.unwrap();
+        drop(writer);
+        let mut files: Vec<(String, String)> = fs::read_dir(directory.path())
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read_to_string(path).unwrap()))
+            .collect();
+        assert_eq!(files.len(), if setting == "rotate.bytes" { 3 } else { 9 }, "{files:?}");
+        assert!(files.iter().all(|(name, _)| name.starts_with("out.") && name.ends_with("log")));
+        files.sort_by(|one, other| one.1.cmp(&other.1));
+        let all: String = files.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(all, (0..9).map(|n| format!("line {n:04}\n")).collect::<String>());
+    }
+}
+
+#[tokio::test]
+async fn bytes_are_written_with_the_delimiter_that_is_wanted() {
+    let directory = tempfile::tempdir().unwrap();
+    for (delimiter, expected) in [("\\0", "a\nb\0c\0"), ("--", "a\nb--c--")] {
+        let path = directory.path().join("out");
+        let _ = fs::remove_file(&path);
+        let mut writer = open(&path, &[RAW, ("delimiter", delimiter)]).await.unwrap();
+        writer.write(Write::new(&[row("a\nb"), row("c")])).await.unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+    }
+}

@@ -1,7 +1,7 @@
 //! The reader of the source: follows the file, and delivers whole lines, or the rest of a file that stays unterminated.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,9 +20,9 @@ use anabranch_record::{Data, Position, Record};
 use crate::arena::Arena;
 use crate::codes;
 use crate::file::backlog::Lengths;
-use crate::file::follower::{Follower, StepResult, misled};
+use crate::file::follower::{Follower, StepResult, misled, open_regular};
 use crate::file::generations::UnreadFiles;
-use crate::file::position::{FilePosition, LONGEST, Resume};
+use crate::file::position::{FilePosition, LONGEST, PathSum, Resume, born, identity};
 use crate::file::watch::Watch;
 use crate::offload::Offload;
 
@@ -63,6 +63,8 @@ pub(super) struct Lines {
     place: FilePosition,
     /// Whole lines with their line feeds that were not delivered yet.
     whole: Bytes,
+    /// Position at the end of the file, if reading begins there and it is not stored yet.
+    begun_at: Option<Position>,
     /// Result of a step that was not handled yet.
     found: Option<StepResult>,
     /// Number of bytes in `rest` that were searched and contain no line feed.
@@ -96,6 +98,9 @@ struct Idle {
 #[async_trait]
 impl Reader for Lines {
     async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        if let Some(position) = self.begun_at.take() {
+            return Ok(Read::Progress(Partition::ONLY, position));
+        }
         loop {
             let records = self.lines(room)?;
             if !records.is_empty() {
@@ -139,11 +144,7 @@ impl Reader for Lines {
 
     fn missing(&self) -> Option<String> {
         let Some(StepResult::Missing) = self.found else { return None };
-        let hint = match self.path.find(WILDCARDS) {
-            Some(_) => ": the source reads one file, and wildcards are not expanded",
-            None => "",
-        };
-        Some(format!("the file {} does not exist{hint}", self.path))
+        Some(format!("the file {} does not exist", self.path))
     }
 
     async fn backlog(&mut self) -> Option<Backlog> {
@@ -191,9 +192,6 @@ pub(super) fn unreadable(path: &str, error: &io::Error) -> Fault {
     }
 }
 
-/// Characters that form file patterns in shells.
-const WILDCARDS: [char; 3] = ['*', '?', '['];
-
 impl Lines {
     /// Creates a reader that resumes from a position, or else begins at the start of the file. Opens nothing.
     pub(super) fn new(path: &Str, limit: usize, resume: Option<Resume>, host: &Host) -> Self {
@@ -208,6 +206,7 @@ impl Lines {
             input: Offload::Here(Input { follower, rest: Vec::new(), watch: None }),
             place: FilePosition::default(),
             whole: Bytes::new(),
+            begun_at: None,
             found: None,
             scanned: 0,
             idle: Idle::default(),
@@ -216,6 +215,29 @@ impl Lines {
             missed: UnreadFiles::default(),
             arena: Arena::default(),
         }
+    }
+
+    /// Begins after the last line of the file that is at the path, if there is one. Reads the whole file, because a
+    /// position holds the number of its line.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) async fn begin_at_end(&mut self) -> Result<(), Fault> {
+        let path = PathBuf::from(self.path.as_str());
+        let end = tokio::task::spawn_blocking({
+            let path = path.clone();
+            move || end_of_lines(&path)
+        });
+        let end = end.await.map_err(|e| Fault::fatal(codes::FILE_UNREADABLE, e))?;
+        if let Some(end) = end.map_err(|e| unreadable(&self.path, &e))? {
+            let mut room = [0; LONGEST];
+            let len = end.encode(&mut room);
+            let position = Position::copy_from(&room[..len]);
+            let follower = Follower::new(path, Some(Resume::decode(&position)?));
+            self.input = Offload::Here(Input { follower, rest: Vec::new(), watch: None });
+            self.begun_at = Some(position);
+        }
+        Ok(())
     }
 
     /// Reads at most `most` bytes further. Cancel-safe: a dropped call loses no result.
@@ -446,6 +468,33 @@ impl Lines {
 
     fn warn(&self, what: &str) {
         tracing::warn!(pipeline = %self.host.pipeline, connector = %self.host.node, path = %self.path, "{what}");
+    }
+}
+
+/// Returns the place after the last whole line of a file. `None` if the file does not exist or has no line. Blocks.
+fn end_of_lines(path: &Path) -> io::Result<Option<FilePosition>> {
+    let mut file = match open_regular(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let metadata = file.metadata()?;
+    let mut place = FilePosition::start(identity(&metadata), born(&metadata));
+    place.path = PathSum::of(path);
+    let (mut lines, mut piece) = (Vec::new(), vec![0; 256 << 10]);
+    loop {
+        let got = io::Read::read(&mut file, &mut piece)?;
+        if got == 0 {
+            return Ok((place.offset > 0).then_some(place));
+        }
+        lines.extend_from_slice(&piece[..got]);
+        let mut start = 0;
+        for end in memchr::memchr_iter(b'\n', &lines) {
+            place.advance(&lines[..=end], end + 1 - start);
+            start = end + 1;
+        }
+        place.turn(&lines[..start]);
+        lines.drain(..start);
     }
 }
 

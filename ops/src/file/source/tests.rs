@@ -23,6 +23,7 @@ mod gap;
 mod moved;
 mod rewritten;
 mod rotated;
+mod several;
 
 #[tokio::test]
 async fn the_source_keeps_its_promises() {
@@ -122,6 +123,26 @@ async fn each_line_is_a_record() {
         assert_eq!(record.position().0.len(), 33);
     }
     assert!(reading.some(ROOM).await.is_empty());
+}
+
+/// Positions that versions 1 to 4 of the format have after `one` of a file, whose inode is another one here.
+const POSITIONS: [&str; 4] = [
+    "010400000000000000010000000000000004030201ebc1ce6d",
+    "02040000000000000100000000000004030201ebc1ce6dce81545c",
+    "03040000000000000100000000000004030201ebc1ce6dce81545c000000000000",
+    "04040000000000010000000000000004030201ebc1ce6dce81545c000000000000",
+];
+
+#[tokio::test]
+async fn positions_of_every_version_are_read() {
+    for hexadecimal in POSITIONS {
+        let (_directory, path) = directory();
+        append(&path, "one\ntwo\n");
+        let digits = hexadecimal.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
+        let position: Vec<u8> = digits.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect();
+        // The path of the last version is known, and it is another one: the content decides.
+        assert_eq!(open(&path, Some(Position::copy_from(&position))).await.lines().await, ["2:two"], "{hexadecimal}");
+    }
 }
 
 #[tokio::test]

@@ -151,6 +151,7 @@ impl Runtime {
                 "required",
                 "secret",
                 "may_be_blank",
+                "takes_templates",
                 "greater_than",
                 "less_than",
                 "one_of",
