@@ -54,6 +54,9 @@ pub(super) enum Delivery {
     EffectivelyOnce,
     /// Repeated after a crash or a retry. Lost if the destination fails: it confirms writes before it has them safely.
     MayLose,
+    /// Lost if the service crashes: the source confirms records before they are delivered.
+    #[serde(rename = "may-lose")]
+    MayLoseAtCrash,
 }
 
 /// Records repeated after a crash.
@@ -75,13 +78,14 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize, cluster: bool) -> Vec<Ro
             copies.is_some() && matches!(plan[**index].kind, NodeKind::Destination(_))
         };
         let destinations = indices.iter().zip(&arriving).filter(is_end).count();
-        let (replayed, alone_if) = match &plan[source].kind {
-            NodeKind::Source(read) => (read.source.replay(), read.source.alone_if()),
-            _ => (Replay::NotExactly, None),
+        let (replayed, alone_if, is_confirmed_early) = match &plan[source].kind {
+            NodeKind::Source(read) => (read.source.replay(), read.source.alone_if(), read.source.confirms_early()),
+            _ => (Replay::NotExactly, None, false),
         };
         for (&index, copies) in indices.iter().zip(arriving) {
             let (NodeKind::Destination(write), Some(copies)) = (&plan[index].kind, copies) else { continue };
             let delivery = match write.destination.policy().retry {
+                _ if is_confirmed_early => Delivery::MayLoseAtCrash,
                 _ if write.destination.confirms_early() => Delivery::MayLose,
                 Retry::Idempotent => Delivery::AtLeastOnce,
                 Retry::AtMostOnce => Delivery::AtLeastOnceUnrepeated,
@@ -165,6 +169,10 @@ impl Route<'_> {
             Delivery::MayLose => {
                 "records may be lost, because the destination confirms writes early; otherwise at least once, in the order of \
                  each source partition"
+            }
+            Delivery::MayLoseAtCrash => {
+                "a crash may lose records, because the source confirms them before they are delivered; otherwise at least \
+                 once, in the order of each source partition"
             }
             Delivery::EffectivelyOnce => {
                 let kept = "effectively once, in the order of each source partition";

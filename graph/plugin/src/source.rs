@@ -43,6 +43,12 @@ pub trait Source: Send + Sync {
         Replay::NotExactly
     }
 
+    /// Returns `true` if the settings let the sender of records forget them before they are delivered, so that a crash may
+    /// lose them. `pipelines plan` then says so. The default is `false`.
+    fn confirms_early(&self) -> bool {
+        false
+    }
+
     /// Returns the path of the file that the source reads, if it reads one.
     fn file(&self) -> Option<&str> {
         None
