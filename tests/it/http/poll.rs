@@ -52,6 +52,9 @@ fn items(numbers: impl IntoIterator<Item = u64>) -> Vec<Value> {
     numbers.into_iter().map(|n| json!({ "n": n })).collect()
 }
 
+/// A server, the settings to read it, and the number of requests that this takes.
+type PagingCase = (fn(&Received) -> Reply, &'static str, usize);
+
 #[test]
 fn all_pages_are_read_in_each_kind_of_paging() {
     /// Answers the page of a request: 3 pages of 2 records.
@@ -79,7 +82,7 @@ fn all_pages_are_read_in_each_kind_of_paging() {
         let page: u64 = parameter(request, "page").unwrap().parse().unwrap();
         Reply::ok(Value::from(items(2 * page - 2..(2 * page).min(6))).to_string())
     }
-    let kinds: [(fn(&Received) -> Reply, &str, usize); 5] = [
+    let kinds: [PagingCase; 5] = [
         (link, "paging.kind: link", 3),
         (url, "paging.kind: url\n          paging.next: /next\n          records: /data/items", 3),
         (
