@@ -11,6 +11,7 @@ mod file_framing;
 mod guest_call;
 mod guest_line;
 mod guest_response;
+mod http_request;
 mod ledger;
 mod parsed_text;
 mod plan;
@@ -34,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     ("guest_call", guest_call::check),
     ("guest_line", guest_line::check),
     ("guest_response", guest_response::check),
+    ("http_request", http_request::check),
     ("ledger", ledger::check),
     ("parsed_text", parsed_text::check),
     ("plan", plan::check),

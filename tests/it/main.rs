@@ -60,6 +60,8 @@ mod generated;
 mod help;
 #[cfg(all(feature = "kafka", feature = "postgres"))]
 mod history;
+#[cfg(feature = "http")]
+mod http;
 mod inspect;
 mod javascript;
 #[cfg(feature = "kafka")]

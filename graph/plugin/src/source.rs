@@ -32,6 +32,11 @@ pub trait SourceKind: Send + Sync {
 }
 
 /// A configured source, before it is opened.
+///
+/// Some sources cannot read a record a second time, such as one that receives requests. Its sender repeats the records that
+/// were not acknowledged, as other records. Such a source gives every record a position that no other record of the connector
+/// has, in this run or another one. It is opened after any mark ([`Start::after_mark`]), so that the lane continues its
+/// generation with the records that arrive then. It declares neither [`Replay::Exactly`] nor [`Source::rereads`].
 #[async_trait]
 pub trait Source: Send + Sync {
     /// Returns `true` if the source can detect that nothing more is available now. `run --once` rejects other sources.

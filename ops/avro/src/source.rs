@@ -106,6 +106,10 @@ impl Source for Extracting {
         self.inner.replay()
     }
 
+    fn confirms_early(&self) -> bool {
+        self.inner.confirms_early()
+    }
+
     fn file(&self) -> Option<&str> {
         self.inner.file()
     }

@@ -5,9 +5,11 @@
 
 mod accept;
 mod error;
+mod login;
 mod pace;
 mod pause;
 mod retry;
+mod trust;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -18,6 +20,7 @@ use anabranch_plugin::host::Network;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use bytes::{Bytes, BytesMut};
+use reqwest::header::HeaderMap;
 use reqwest::tls::Certificate;
 use reqwest::{ClientBuilder, Proxy, Response, redirect};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -26,10 +29,12 @@ use crate::codes;
 
 pub use accept::{Accept, InvalidAccept};
 pub use error::{HttpError, RequestProblem};
+pub(crate) use login::{AuthorizedClient, AuthorizedError, Login, LoginSettings};
 use pace::Pace;
 use pause::Pause;
 pub use reqwest::{Method, Request, StatusCode, Url, header};
 pub use retry::{Retries, Retry};
+pub use trust::{ServerTrust, TrustSettings};
 
 /// Maximum time to establish a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -99,6 +104,8 @@ pub struct RequestPermit<'a> {
 pub struct Answer {
     /// Status of the answer.
     pub status: StatusCode,
+    /// Headers of the answer.
+    pub headers: HeaderMap,
     /// Body of the answer. If it arrived in one piece, it is a slice of the connection's read buffer.
     pub body: Bytes,
 }
@@ -194,12 +201,13 @@ impl Client {
         };
         let status = response.status();
         if self.policy.accept.contains(status) {
+            let headers = std::mem::take(response.headers_mut());
             let answer = body(&mut response, self.policy.body_limit).await.and_then(|body| {
                 match self.policy.disguised.and_then(|find| find(&body)) {
                     Some(HiddenError { said, transient }) => {
                         Err(RequestProblem::Disguised { status, said: error::in_a_line(&said), transient })
                     }
-                    None => Ok(Answer { status, body }),
+                    None => Ok(Answer { status, headers, body }),
                 }
             });
             return answer.map_err(|problem| HttpError::new(error::shown(&method, Some(response.url())), problem));

@@ -1,8 +1,5 @@
 //! `webhook.http`: sends a request per record, and stores the answer in the record.
 
-mod message;
-
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anabranch_plugin::diagnostic::Diagnostics;
@@ -24,11 +21,9 @@ use bytes::Bytes;
 use futures::future::FutureExt;
 use futures::stream::{self, Stream, StreamExt};
 use reqwest::StatusCode;
-use tokio::runtime::{Handle, RuntimeFlavor};
 
-use crate::client::{Accept, Answer, Client, Policy, Retries, Tls};
-use crate::codes;
-use message::Message;
+use crate::client::{Accept, Answer, Client, Policy, Retries, ServerTrust, TrustSettings};
+use crate::message::{self, Message};
 
 /// Maximum size of bodies that are copied out of the connection's read buffer, so that they do not keep it in memory.
 const COPIED: usize = 64 << 10;
@@ -43,13 +38,17 @@ struct Settings {
     #[parameter(nested)]
     request: message::Settings,
     #[parameter(flatten)]
+    concurrency: message::Concurrency,
+    #[parameter(flatten)]
+    content: message::BodySettings,
+    #[parameter(flatten)]
     headers: message::Headers,
     #[parameter(flatten)]
     retries: Retries,
     #[parameter(nested)]
     response: Response,
     #[parameter(nested)]
-    tls: Trust,
+    tls: TrustSettings,
 }
 
 #[derive(Parameters)]
@@ -65,15 +64,6 @@ struct Response {
     /// Maximum size of an answer; a larger one fails the record.
     #[parameter(default = "16MiB", greater_than = 0)]
     max_bytes: ByteSize,
-}
-
-#[derive(Parameters)]
-struct Trust {
-    /// PEM file of trusted certificates, in addition to those of the system.
-    ca: Argument<Option<PathBuf>>,
-    /// Accept any certificate; only for tests.
-    #[parameter(default = false)]
-    skip_verify: bool,
 }
 
 fn specification() -> Specification {
@@ -107,18 +97,13 @@ fn specification() -> Specification {
 }
 
 fn configure(settings: Settings) -> Result<Webhook, Diagnostics> {
-    let Settings { request, headers, retries, response, tls } = settings;
+    let Settings { request, concurrency, content, headers, retries, response, tls } = settings;
     let mut findings = Diagnostics::new();
-    let message = message::compile(&request, &headers, &mut findings);
+    let message = message::compile_with_body(&request, content, &headers, &mut findings);
     let destination = destination(&response, &mut findings);
-    let mut accept = Accept::default();
-    for text in response.accept.iter() {
-        if let Err(error) = accept.add(text) {
-            findings.push(response.accept.invalid(error));
-        }
-    }
+    let accept = Accept::of(&response.accept, &mut findings);
     let policy = Policy {
-        concurrency: request.concurrency,
+        concurrency: concurrency.requests,
         per_minute: Some(request.per_minute).filter(|most| *most > 0.0),
         timeout: Some(request.timeout).filter(|limit| !limit.is_zero()),
         retry: retries.retry(),
@@ -126,11 +111,11 @@ fn configure(settings: Settings) -> Result<Webhook, Diagnostics> {
         body_limit: response.max_bytes.0,
         disguised: None,
     };
-    let tls = (tls.ca.as_ref().map(|_| tls.ca.text().clone()), tls.skip_verify);
+    let trust = tls.trust();
     match (message, destination) {
         (Some(message), Some(destination)) if !findings.has_errors() => {
             let is_body_placed = response.body.is_given();
-            Ok(Webhook { message: Arc::new(message), destination, policy, is_body_placed, tls })
+            Ok(Webhook { message: Arc::new(message), destination, policy, is_body_placed, trust })
         }
         _ => Err(findings),
     }
@@ -171,8 +156,7 @@ struct Webhook {
     policy: Policy,
     /// True if the settings contain the field for the answer.
     is_body_placed: bool,
-    /// File of trusted roots, and whether any certificate is accepted.
-    tls: (Option<Str>, bool),
+    trust: ServerTrust,
 }
 
 impl ConfiguredOperator for Webhook {
@@ -210,12 +194,7 @@ impl ConfiguredOperator for Webhook {
     }
 
     fn build(&self, context: &OperatorContext) -> Result<BuiltAsync, Fault> {
-        let (ca, skip_verify) = &self.tls;
-        let roots = ca.as_ref().map(|path| {
-            let unreadable = |error| Fault::fatal(codes::TLS_INVALID, format!("tls.ca: cannot read {path}: {error}"));
-            read_roots(path).map_err(unreadable)
-        });
-        let tls = Tls { roots: roots.transpose()?, skip_verify: *skip_verify };
+        let tls = self.trust.read()?;
         let client = Client::new(&tls, context.host.network, self.policy.clone())?;
         Ok(Arc::new(Requests {
             message: self.message.clone(),
@@ -223,19 +202,6 @@ impl ConfiguredOperator for Webhook {
             concurrency: self.policy.concurrency,
             client: client.advising("set request.url to it"),
         }))
-    }
-}
-
-/// Maximum size of a file of trusted roots. The roots of a whole system take a quarter of a mebibyte.
-const MOST_ROOTS: u64 = 16 << 20;
-
-/// Reads a file. A thread of the executor hands its tasks to another thread meanwhile, because the file may be on an
-/// unavailable server. Rejects a pipe, which may never end.
-fn read_roots(path: &str) -> std::io::Result<Vec<u8>> {
-    let read = || anabranch_ops_tls::read_regular(path.as_ref(), MOST_ROOTS);
-    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(read),
-        _ => read(),
     }
 }
 
@@ -285,7 +251,7 @@ impl Destination {
     }
 
     fn put(&self, answer: Answer, record: &mut Record) -> Result<(), Fault> {
-        let Answer { status, body } = answer;
+        let Answer { status, body, .. } = answer;
         match self.body.target() {
             Target::Data(_) => self.body.set_data(record, Data::Raw(unpinned(body)))?,
             _ => match std::str::from_utf8(&body) {

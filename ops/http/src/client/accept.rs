@@ -1,5 +1,8 @@
 //! Statuses that count as success.
 
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::parameters::Argument;
+use anabranch_record::text::Str;
 use reqwest::StatusCode;
 
 /// A set of statuses: 2xx and those added.
@@ -18,6 +21,17 @@ impl Default for Accept {
 }
 
 impl Accept {
+    /// Returns the statuses of a setting, in addition to 2xx; adds errors to `findings`.
+    pub(crate) fn of(setting: &Argument<Vec<Str>>, findings: &mut Diagnostics) -> Accept {
+        let mut accept = Accept::default();
+        for text in setting.iter() {
+            if let Err(error) = accept.add(text) {
+                findings.push(setting.invalid(error));
+            }
+        }
+        accept
+    }
+
     /// Adds `404`, `4xx` or `400-404`.
     ///
     /// # Errors

@@ -114,6 +114,24 @@ impl HttpError {
         }
     }
 
+    /// Returns `true` if the same request may succeed later, even if the server asks to wait for long.
+    pub(crate) fn is_transient(&self) -> bool {
+        match &self.problem {
+            RequestProblem::Status { status, .. } => matches!(status.as_u16(), 408 | 429 | 500..=599),
+            _ => self.is_worth_another_attempt(),
+        }
+    }
+
+    /// Returns the status of the answer, if there is one.
+    pub(crate) fn status(&self) -> Option<StatusCode> {
+        match &self.problem {
+            RequestProblem::Status { status, .. }
+            | RequestProblem::Disguised { status, .. }
+            | RequestProblem::Redirect { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
     /// Returns the status with which the server requests a delay, and the delay.
     pub(super) fn throttled_for(&self) -> Option<(StatusCode, Duration)> {
         match &self.problem {
@@ -124,7 +142,7 @@ impl HttpError {
         }
     }
 
-    pub(super) fn retry_after(&self) -> Option<Duration> {
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
         match &self.problem {
             RequestProblem::Status { retry_after, .. } => *retry_after,
             _ => None,

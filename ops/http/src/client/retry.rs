@@ -32,7 +32,7 @@ impl Retry {
     }
 
     /// Returns the delay after `made` attempts. `wish` is the time that the last answer asked to wait.
-    pub(super) fn delay(&self, made: u32, wish: Option<Duration>) -> Duration {
+    pub(crate) fn delay(&self, made: u32, wish: Option<Duration>) -> Duration {
         let delay = self.delays.after(made);
         (delay + delay.mul_f64(SPREAD * fastrand::f64())).max(wish.unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! The request: method, URL, headers and body, compiled once.
+//! Requests that depend on records: method, URL, headers and body, compiled once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,7 +52,7 @@ const METHODS: [&str; 22] = [
 const BODY: usize = 512;
 
 /// Compiled request for all records.
-pub(super) struct Message {
+pub(crate) struct Message {
     method: Method,
     /// True if the settings contain the method.
     is_method_given: bool,
@@ -79,30 +79,43 @@ struct Rendered {
 }
 
 #[derive(Parameters)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     /// URL, such as `http://localhost:8000/items?key={{ urlquery (printf "%s" .Key) }}`.
+    #[parameter(example = "http://localhost:8000/items")]
     url: Argument<Template>,
     /// Method of the request.
     #[parameter(default = "GET")]
     method: Argument<Str>,
-    /// Body: `{{ toJson .Payload.After }}`, or `{{ printf "%s" .Payload.After }}` for raw data; empty = none.
-    body: Option<Template>,
-    /// Deprecated, use headers.Content-Type.
-    content_type: Argument<Option<Str>>,
     /// Time limit of one attempt, including the answer; 0 = unlimited.
     #[parameter(default = "60s")]
-    pub(super) timeout: Duration,
-    /// Maximum number of requests in flight.
-    #[parameter(default = 16, greater_than = 0, less_than = 10001)]
-    pub(super) concurrency: usize,
+    pub(crate) timeout: Duration,
     /// Maximum number of attempts per minute, evenly spaced; 0 = unlimited.
     #[parameter(default = 0, greater_than = -1)]
-    pub(super) per_minute: f64,
+    pub(crate) per_minute: f64,
+}
+
+/// Requests in flight.
+#[derive(Parameters)]
+pub(crate) struct Concurrency {
+    /// Maximum number of requests in flight.
+    #[parameter(name = "request.concurrency", default = 16, greater_than = 0, less_than = 10001)]
+    pub(crate) requests: usize,
+}
+
+/// The body of a request that is sent for each record.
+#[derive(Parameters)]
+pub(crate) struct BodySettings {
+    /// Body: `{{ toJson .Payload.After }}`, or `{{ printf "%s" .Payload.After }}` for raw data; empty = none.
+    #[parameter(name = "request.body")]
+    body: Option<Template>,
+    /// Deprecated, use headers.Content-Type.
+    #[parameter(name = "request.contentType")]
+    content_type: Argument<Option<Str>>,
 }
 
 /// Any header, and by name those that carry credentials.
 #[derive(Parameters)]
-pub(super) struct Headers {
+pub(crate) struct Headers {
     /// A header. The default of Content-Type is application/json.
     headers: BTreeMap<Str, Argument<Template>>,
     /// A header. The default of Content-Type is application/json.
@@ -138,14 +151,26 @@ impl Parameters for Credentials {
     }
 }
 
+impl Settings {
+    /// Returns the setting of the URL, for findings about the request as a whole.
+    pub(crate) fn place_of_url(&self) -> &Argument<Template> {
+        &self.url
+    }
+}
+
 impl Headers {
     fn all(&self) -> impl Iterator<Item = (&Str, &Argument<Template>)> {
         self.headers.iter().chain(&self.of_request)
     }
 }
 
-/// Compiles the settings; adds errors to `findings`.
-pub(super) fn compile(settings: &Settings, given: &Headers, findings: &mut Diagnostics) -> Option<Message> {
+/// Compiles the settings; adds errors to `findings`. The content type is `media` if no header names another one.
+pub(crate) fn compile(
+    settings: &Settings,
+    given: &Headers,
+    media: Option<&'static str>,
+    findings: &mut Diagnostics,
+) -> Option<Message> {
     let method = match Method::from_bytes(settings.method.trim().to_ascii_uppercase().as_bytes()) {
         Ok(method) => Some(method),
         Err(_) => {
@@ -171,7 +196,13 @@ pub(super) fn compile(settings: &Settings, given: &Headers, findings: &mut Diagn
             }
         },
     };
-    let (headers, rendered) = headers(settings, given, findings);
+    let (mut headers, rendered) = headers(given, findings);
+    if let Some(media) = media
+        && !headers.contains_key(CONTENT_TYPE)
+        && !rendered.iter().any(|header| header.name == CONTENT_TYPE)
+    {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    }
     let shown = given.all().filter(|(name, _)| {
         let name = name.to_ascii_lowercase();
         !SECRET.contains(&name.as_str()) && !PERHAPS_SECRET.iter().any(|part| name.contains(part))
@@ -180,11 +211,41 @@ pub(super) fn compile(settings: &Settings, given: &Headers, findings: &mut Diagn
     let texts = texts.map(|setting| (setting.name().clone(), setting.clone().into_value()));
     let same = texts.filter(|(_, template)| template.literal().is_some()).collect();
     let is_method_given = settings.method.is_given();
-    let body = settings.body.clone();
-    Some(Message { method: method?, is_method_given, url: url?, headers, rendered, body, same })
+    Some(Message { method: method?, is_method_given, url: url?, headers, rendered, body: None, same })
 }
 
-fn headers(settings: &Settings, headers: &Headers, findings: &mut Diagnostics) -> (HeaderMap, Vec<Rendered>) {
+/// Compiles the settings of a request that is sent for each record; adds errors to `findings`.
+pub(crate) fn compile_with_body(
+    settings: &Settings,
+    body: BodySettings,
+    given: &Headers,
+    findings: &mut Diagnostics,
+) -> Option<Message> {
+    let message = compile(settings, given, Some("application/json"), findings);
+    let old = &body.content_type;
+    let mut media = None;
+    if let Some(text) = old.as_ref() {
+        let header = given.all().find(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE.as_str()));
+        match (header, value(text, false)) {
+            (Some((_, header)), _) => {
+                let (old_name, name) = (old.name(), header.name());
+                let finding = old.finding(codes::SETTINGS_INVALID, format!("{old_name} and {name} exclude each other"));
+                let finding = finding.with_hint(format!("keep {name}"));
+                findings.push(finding.with_related(header.span(), "the same header"));
+            }
+            (None, None) => findings.push(old.invalid(UNUSABLE)),
+            (None, given) => media = given,
+        }
+    }
+    let mut message = message?;
+    if let Some(media) = media {
+        message.headers.insert(CONTENT_TYPE, media);
+    }
+    message.body = body.body;
+    Some(message)
+}
+
+fn headers(headers: &Headers, findings: &mut Diagnostics) -> (HeaderMap, Vec<Rendered>) {
     let (mut same, mut rendered) = (HeaderMap::new(), Vec::<Rendered>::new());
     let mut given: Vec<(HeaderName, &Argument<Template>)> = Vec::new();
     for (written, setting) in headers.all() {
@@ -214,36 +275,7 @@ fn headers(settings: &Settings, headers: &Headers, findings: &mut Diagnostics) -
             Some(None) => findings.push(setting.invalid(UNUSABLE)),
         }
     }
-    let content_type_header = given.iter().find(|(name, _)| *name == CONTENT_TYPE).map(|(_, setting)| *setting);
-    content_type(&settings.content_type, content_type_header, &mut same, findings);
     (same, rendered)
-}
-
-/// Determines the content type from the deprecated setting or the default.
-fn content_type(
-    old: &Argument<Option<Str>>,
-    header: Option<&Argument<Template>>,
-    same: &mut HeaderMap,
-    findings: &mut Diagnostics,
-) {
-    match (old.as_ref(), header) {
-        (Some(_), Some(header)) => {
-            let (old_name, name) = (old.name(), header.name());
-            let finding = old.finding(codes::SETTINGS_INVALID, format!("{old_name} and {name} exclude each other"));
-            let finding = finding.with_hint(format!("keep {name}"));
-            findings.push(finding.with_related(header.span(), "the same header"));
-        }
-        (Some(text), None) => match value(text, false) {
-            Some(value) => {
-                same.insert(CONTENT_TYPE, value);
-            }
-            None => findings.push(old.invalid(UNUSABLE)),
-        },
-        (None, None) => {
-            same.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
-        (None, Some(_)) => {}
-    }
 }
 
 /// Builds a header value without surrounding white space, such as the line break at the end of a file.
@@ -280,7 +312,7 @@ impl Message {
     ///
     /// # Errors
     /// `template_failed` if a template cannot be rendered; `http_invalid` if the result is not a valid URL or header.
-    pub(super) fn request(&self, record: &Record, client: &Client) -> Result<Request, Fault> {
+    pub(crate) fn request(&self, record: &Record, client: &Client) -> Result<Request, Fault> {
         let url = match &self.url {
             Address::Same(url) => url.clone(),
             Address::Rendered(template) => {
@@ -310,8 +342,36 @@ impl Message {
         Ok(request)
     }
 
+    /// Builds the request for a record, with another body.
+    ///
+    /// # Errors
+    /// Those of [`Message::request`].
+    pub(crate) fn request_with(&self, record: &Record, body: Vec<u8>, client: &Client) -> Result<Request, Fault> {
+        let mut request = self.request(record, client)?;
+        *request.body_mut() = Some(body.into());
+        Ok(request)
+    }
+
+    /// Returns `true` if the URL and the headers are the same for every record.
+    pub(crate) fn is_same_for_all(&self) -> bool {
+        matches!(self.url, Address::Same(_)) && self.rendered.is_empty()
+    }
+
+    /// Returns the URL, if it is the same for every record.
+    pub(crate) fn same_url(&self) -> Option<&Url> {
+        match &self.url {
+            Address::Same(url) => Some(url),
+            Address::Rendered(_) => None,
+        }
+    }
+
+    /// Returns `true` if a header with this name is set.
+    pub(crate) fn sets(&self, name: &HeaderName) -> bool {
+        self.headers.contains_key(name) || self.rendered.iter().any(|header| header.name == *name)
+    }
+
     /// Returns `true` if all requests go to the same server with the same credentials.
-    pub(super) fn is_one_login(&self) -> bool {
+    pub(crate) fn is_one_login(&self) -> bool {
         let is_one_server = match &self.url {
             Address::Same(_) => true,
             // The text before the first template contains the server if it extends into the path.
@@ -327,7 +387,7 @@ impl Message {
     }
 
     /// Returns the fields that the request depends on.
-    pub(super) fn reads(&self) -> Access {
+    pub(crate) fn reads(&self) -> Access {
         let url = match &self.url {
             Address::Same(_) => None,
             Address::Rendered(template) => Some(template),
@@ -339,7 +399,7 @@ impl Message {
 
     /// Warns about probable mistakes: a body that servers ignore, or a request without the record. `is_body_placed` is
     /// true if the settings contain the field for the answer.
-    pub(super) fn judge(&self, flow: &mut Flow, is_body_placed: bool) {
+    pub(crate) fn judge(&self, flow: &mut Flow, is_body_placed: bool) {
         if !METHODS.contains(&self.method.as_str()) {
             let message = format!("{} is not a method that servers know", self.method);
             let hint = match did_you_mean(self.method.as_str(), METHODS) {
@@ -366,7 +426,7 @@ impl Message {
     }
 
     /// Checks the templates statically.
-    pub(super) fn flow(&self, flow: &mut Flow) {
+    pub(crate) fn flow(&self, flow: &mut Flow) {
         if let Address::Rendered(template) = &self.url {
             flow.template("request.url", template);
         }

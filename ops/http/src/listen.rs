@@ -1,0 +1,438 @@
+//! The `http` source: receives records in requests.
+
+mod admission;
+mod authentication;
+mod body;
+mod connections;
+mod intake;
+mod path;
+mod ports;
+mod position;
+mod receiver;
+mod refusal;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anabranch_ops_tls::Identity;
+use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::flow::{Keys, RecordShape, Shape};
+use anabranch_plugin::host::Host;
+use anabranch_plugin::kind;
+use anabranch_plugin::parameters::{Argument, ByteSize, Choice, Parameters, shared};
+use anabranch_plugin::source::{Acker, Backlog, OpenedSource, Read, Reader, Room, Source, SourceKind};
+use anabranch_plugin::specification::Specification;
+use anabranch_record::fault::Fault;
+use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::text::Str;
+use anabranch_record::{Data, Position};
+use async_trait::async_trait;
+use bytes::Bytes;
+use hyper::Method;
+use hyper::header::HeaderName;
+use tokio::net::{TcpListener, lookup_host};
+use tokio::time::{Instant, sleep};
+use tokio_rustls::TlsAcceptor;
+
+use crate::codes;
+use admission::{Admission, RequestLoad};
+use authentication::Authentication;
+pub use body::{BodyFormat, InvalidBody};
+use connections::Listener;
+use intake::Intake;
+use path::AcceptedPath;
+use ports::ClaimedAddress;
+use position::Numbering;
+use receiver::{Confirm, HttpReceiver, RequestRules};
+
+/// Prefix of metadata with the value of a header.
+const HEADER: &str = "http.header.";
+/// Headers that carry credentials, and never become metadata.
+const SECRET: [&str; 6] = ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-gitlab-token"];
+/// Time for which an address may still be in use by the listener of an earlier run.
+const RELEASE: Duration = Duration::from_secs(2);
+/// Pause before the address is tried again.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// A request as [`decode_request`] reads it.
+#[derive(Debug, Default)]
+pub struct DecodedRequest {
+    /// True if a signature of the request is valid.
+    pub is_signed: bool,
+    /// Records of the body, for each format in which it is valid.
+    pub records: Vec<Vec<Data>>,
+}
+
+/// Reads a request as the source reads it, for fuzz targets. The first line is the value of a header with a signature, and
+/// the rest is the body, which may be compressed.
+pub fn decode_request(input: &[u8]) -> DecodedRequest {
+    /// Maximum size and number of records.
+    const MOST: (usize, usize) = (1 << 20, 1 << 20);
+    let (header, body) = input.split_at(input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len()));
+    let body = body.get(1..).unwrap_or_default();
+    let is_signed = authentication::is_signed_by_nobody(header, body);
+    let unpacked = body::inflate(body, MOST.0, |_| true).unwrap_or_else(|_| Bytes::copy_from_slice(body));
+    let formats = BodyFormat::CHOICES.iter().map(|(_, format)| format.records(&unpacked, MOST.1));
+    DecodedRequest { is_signed, records: formats.filter_map(Result::ok).collect() }
+}
+
+/// Returns the `http` source for the registry.
+pub fn kind() -> Arc<dyn SourceKind> {
+    let specification = Specification::builtin("http", "Receives records in HTTP requests.")
+        .describe(include_str!("listen/description.md"))
+        .with_all(shared::source());
+    kind::source(specification, |settings: Settings| configure(&settings))
+}
+
+#[derive(Parameters)]
+struct Settings {
+    /// Address to listen on: `127.0.0.1:8080`, `0.0.0.0:8080` for all interfaces, port 0 for a free port (see the log).
+    #[parameter(example = "127.0.0.1:8080")]
+    address: Argument<Str>,
+    /// Paths at which records are accepted, such as `/orders, /hooks/*`. `*` accepts every path below.
+    #[parameter(default = "/")]
+    paths: Argument<Vec<Str>>,
+    /// Accepted methods.
+    #[parameter(default = "POST", one_of = ["POST", "PUT", "PATCH"])]
+    methods: Vec<Str>,
+    /// Records of a body: json (the body is one record), array (each element of a JSON array), ndjson (each line, in
+    /// JSON) or raw (the body is one record of raw data).
+    #[parameter(default = "json")]
+    format: BodyFormat,
+    /// When a request is answered: delivered (its records are durable at their destinations) or accepted (the service
+    /// has them in memory; a crash may lose them).
+    #[parameter(default = "delivered")]
+    respond: Confirm,
+    /// Time within which records must be delivered. After that, the answer is 503, and the client has to repeat the
+    /// request.
+    #[parameter(default = "30s", greater_than = 0)]
+    timeout: Duration,
+    /// Time within which the body of a request must arrive.
+    #[parameter(default = "30s", greater_than = 0)]
+    read_timeout: Duration,
+    /// Delay after which clients repeat a request, in the header Retry-After of 429 and 503.
+    #[parameter(default = "1s", greater_than = 0)]
+    retry_after: Duration,
+    /// Headers that become metadata: `X-GitHub-Event` becomes `http.header.x-github-event`.
+    headers: Argument<Vec<Str>>,
+    #[parameter(nested)]
+    auth: authentication::Settings,
+    #[parameter(nested)]
+    limits: Limits,
+    #[parameter(nested)]
+    tls: Certificate,
+}
+
+#[derive(Parameters)]
+struct Limits {
+    /// Maximum size of a body, as received and as decompressed. A larger one is answered with 413.
+    #[parameter(default = "1MiB", greater_than = 0, less_than = 1_073_741_825)]
+    body_bytes: Argument<ByteSize>,
+    /// Maximum number of records of a body. More are answered with 413.
+    #[parameter(default = 10000, greater_than = 0)]
+    records: usize,
+    /// Maximum number of requests whose records are not delivered yet. Others are answered with 429.
+    #[parameter(default = 1000, greater_than = 0)]
+    requests: usize,
+    /// Maximum size of all bodies whose records are not delivered yet. Others are answered with 429.
+    #[parameter(default = "64MiB", greater_than = 0)]
+    bytes: Argument<ByteSize>,
+    /// Maximum number of connections. Others wait until one ends.
+    #[parameter(default = 1024, greater_than = 0, less_than = 65536)]
+    connections: usize,
+}
+
+#[derive(Parameters)]
+struct Certificate {
+    /// PEM file with the certificate of the server and its chain. With it, the source accepts only TLS.
+    certificate: Argument<Option<PathBuf>>,
+    /// PEM file with the private key of the certificate.
+    key: Argument<Option<PathBuf>>,
+}
+
+impl Choice for Confirm {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("delivered", Confirm::Delivered), ("accepted", Confirm::Accepted)];
+}
+
+fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
+    let mut findings = Diagnostics::new();
+    let Settings { address, paths, headers, auth, limits, tls, .. } = settings;
+    let port =
+        address.rsplit_once(':').and_then(|(host, port)| (!host.trim().is_empty()).then(|| port.trim().parse::<u16>()));
+    if !matches!(port, Some(Ok(_))) {
+        findings.push(address.invalid("this is not an address with a port").with_hint("for example 127.0.0.1:8080"));
+    }
+    let mut accepted = Vec::new();
+    for path in paths.iter() {
+        match AcceptedPath::parse(path) {
+            Ok(path) => accepted.push(path),
+            Err(why) => findings.push(paths.invalid(why).with_hint("for example /orders or /hooks/*")),
+        }
+    }
+    let mut copied: Vec<(HeaderName, Str)> = Vec::new();
+    for name in headers.iter() {
+        match HeaderName::from_bytes(name.trim().as_bytes()) {
+            Ok(name) if SECRET.contains(&name.as_str()) => {
+                findings.push(headers.invalid(format_args!("{name} carries credentials, which never become metadata")));
+            }
+            Ok(name) if copied.iter().any(|(other, _)| *other == name) => {}
+            Ok(name) => {
+                let key = Str::from(format!("{HEADER}{name}"));
+                copied.push((name, key));
+            }
+            Err(_) => findings.push(headers.invalid(format_args!("{:?} is not the name of a header", name.as_str()))),
+        }
+    }
+    let (body_bytes, bytes) = (limits.body_bytes.to_usize(), limits.bytes.to_usize());
+    if bytes / 2 < body_bytes {
+        let text = "limits.bytes must be at least twice limits.bodyBytes, for a body and its decompressed form";
+        findings.push(limits.bytes.finding(codes::SETTINGS_INVALID, text));
+    }
+    let identity = match (tls.certificate.as_ref(), tls.key.as_ref()) {
+        (Some(certificates), Some(key)) => Some(Identity { certificates: certificates.clone(), key: key.clone() }),
+        (Some(_), None) => {
+            findings.push(tls.key.finding(codes::SETTINGS_REQUIRED, "tls.key is required with tls.certificate"));
+            None
+        }
+        (None, Some(_)) => {
+            let text = "tls.certificate is required with tls.key";
+            findings.push(tls.certificate.finding(codes::SETTINGS_REQUIRED, text));
+            None
+        }
+        (None, None) => None,
+    };
+    let authentication = auth.authentication(&mut findings);
+    if findings.has_errors() {
+        return Err(findings);
+    }
+    let methods = settings.methods.iter().filter_map(|name| Method::from_bytes(name.as_bytes()).ok()).collect();
+    let rules = RequestRules {
+        paths: accepted,
+        methods,
+        headers: copied,
+        format: settings.format,
+        confirm: settings.respond,
+        timeout: settings.timeout,
+        read_timeout: settings.read_timeout,
+        retry_after: settings.retry_after,
+        body_bytes,
+        records: limits.records,
+    };
+    Ok(Arc::new(HttpSource {
+        address: address.trim().into(),
+        rules: Arc::new(rules),
+        authentication: Arc::new(authentication),
+        load: RequestLoad { requests: limits.requests, bytes },
+        connections: limits.connections,
+        identity,
+    }))
+}
+
+struct HttpSource {
+    address: Str,
+    rules: Arc<RequestRules>,
+    authentication: Arc<Authentication>,
+    /// Maximum of what is in flight.
+    load: RequestLoad,
+    /// Maximum number of connections.
+    connections: usize,
+    identity: Option<Identity>,
+}
+
+impl HttpSource {
+    /// Reads the certificate.
+    async fn acceptor(&self) -> Result<Option<TlsAcceptor>, Fault> {
+        let Some(identity) = self.identity.clone() else { return Ok(None) };
+        let unusable = |error: String| Fault::fatal(codes::TLS_INVALID, error);
+        let config = tokio::task::spawn_blocking(move || identity.server()).await;
+        let mut config =
+            config.map_err(|error| unusable(error.to_string()))?.map_err(|error| unusable(error.to_string()))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Some(TlsAcceptor::from(Arc::new(config))))
+    }
+
+    /// Opens the socket at the first usable address of the host.
+    async fn bind(&self, host: &Host) -> Result<(TcpListener, ClaimedAddress), Fault> {
+        let failed = |error: std::io::Error| {
+            let text = format!("cannot listen on {}: {error}", self.address);
+            // Another program may end.
+            match error.kind() == std::io::ErrorKind::AddrInUse {
+                true => Fault::transient(codes::HTTP_ADDRESS, text),
+                false => Fault::fatal(codes::HTTP_ADDRESS, text),
+            }
+        };
+        let mut last = std::io::Error::other("the host has no address");
+        let connector = Str::from(format!("{}:{}", host.pipeline, host.node));
+        for address in lookup_host(self.address.as_str()).await.map_err(failed)? {
+            let claimed = ports::claim(address, &connector).map_err(|owner| {
+                let text =
+                    format!("cannot listen on {}: the connector {owner} of this service already does", self.address);
+                Fault::fatal(codes::HTTP_ADDRESS, text)
+            })?;
+            match bind(address).await {
+                Ok(socket) => return Ok((socket, claimed)),
+                Err(error) => last = error,
+            }
+        }
+        Err(failed(last))
+    }
+}
+
+/// Opens a socket. Waits a short time for an earlier run to close its own.
+async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let until = Instant::now() + RELEASE;
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && Instant::now() < until => sleep(AGAIN).await,
+            bound => return bound,
+        }
+    }
+}
+
+#[async_trait]
+impl Source for HttpSource {
+    fn catches_up(&self) -> bool {
+        false
+    }
+
+    fn confirms_early(&self) -> bool {
+        self.rules.confirm == Confirm::Accepted
+    }
+
+    fn is_partitioned(&self) -> bool {
+        false
+    }
+
+    fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
+        Some(position::check(position))
+    }
+
+    fn shape(&self) -> RecordShape {
+        let after = match self.rules.format {
+            BodyFormat::Raw => Shape::RAW,
+            BodyFormat::Json | BodyFormat::Array | BodyFormat::Ndjson => Shape::decoded_json().join(&Shape::RAW),
+        };
+        let mut metadata = Keys::of([receiver::METHOD, receiver::PATH]);
+        for (_, key) in &self.rules.headers {
+            metadata.allow(key.clone());
+        }
+        RecordShape { metadata, ..RecordShape::create(Shape::ABSENT, after) }
+    }
+
+    async fn examine(&self) -> Result<Vec<String>, Fault> {
+        self.acceptor().await?;
+        let mut warnings = Vec::new();
+        let addresses = lookup_host(self.address.as_str()).await.map(Iterator::collect::<Vec<_>>).unwrap_or_default();
+        let is_local = addresses.iter().all(|address| address.ip().is_loopback());
+        if matches!(*self.authentication, Authentication::Anyone) && !is_local {
+            warnings.push(format!("{} accepts records from anyone: set one of the settings auth.*", self.address));
+        }
+        if self.identity.is_none() && !matches!(*self.authentication, Authentication::Anyone) && !is_local {
+            warnings.push(format!(
+                "requests to {} are not encrypted: set tls.certificate, or accept them only from a proxy that uses TLS",
+                self.address
+            ));
+        }
+        Ok(warnings)
+    }
+
+    async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
+        for mark in resume.values().filter(|mark| !mark.position.0.is_empty()) {
+            position::check(&mark.position)?;
+        }
+        let tls = self.acceptor().await?;
+        let (socket, claimed) = self.bind(host).await?;
+        if let Ok(address) = socket.local_addr() {
+            let scheme = if tls.is_some() { "https" } else { "http" };
+            tracing::info!(
+                pipeline = %host.pipeline, connector = %host.node,
+                "records are received at {scheme}://{address}"
+            );
+        }
+        let intake = Intake::new(Numbering::begin());
+        let receiver = HttpReceiver {
+            rules: self.rules.clone(),
+            authentication: self.authentication.clone(),
+            admission: Admission::new(self.load),
+            intake: intake.clone(),
+        };
+        let listener = Listener::start(socket, tls, Arc::new(receiver), self.connections);
+        let reader = ReceivedRecords { intake: intake.clone(), is_caught_up: false };
+        let acker = Confirmations { intake, listener, _claimed: claimed };
+        Ok(OpenedSource::new(Box::new(reader), Box::new(acker)))
+    }
+}
+
+/// Reads the records of accepted requests.
+struct ReceivedRecords {
+    intake: Arc<Intake>,
+    /// True if the engine knows that nothing more is there.
+    is_caught_up: bool,
+}
+
+#[async_trait]
+impl Reader for ReceivedRecords {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        loop {
+            let records = self.intake.take(room);
+            if !records.is_empty() {
+                self.is_caught_up = false;
+                return Ok(Read::Rows { partition: Partition::ONLY, records });
+            }
+            // The engine then stores positions at once, so that requests do not wait for the next interval.
+            if !std::mem::replace(&mut self.is_caught_up, true) {
+                return Ok(Read::CaughtUp);
+            }
+            self.intake.arrival().await;
+        }
+    }
+
+    async fn backlog(&mut self) -> Option<Backlog> {
+        Some(Backlog { records: Some(self.intake.waiting()), ..Backlog::default() })
+    }
+
+    async fn stop(&mut self) -> Result<(), Fault> {
+        self.intake.close();
+        Ok(())
+    }
+}
+
+impl Drop for ReceivedRecords {
+    fn drop(&mut self) {
+        self.intake.close();
+    }
+}
+
+/// Confirms requests, and holds the connections.
+struct Confirmations {
+    intake: Arc<Intake>,
+    listener: Listener,
+    _claimed: ClaimedAddress,
+}
+
+#[async_trait]
+impl Acker for Confirmations {
+    async fn ack(&mut self, _: &Partition, positions: &[Position]) -> Result<(), Fault> {
+        self.intake.acknowledge(positions.len());
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), Fault> {
+        self.intake.end();
+        self.listener.close().await;
+        Ok(())
+    }
+}
+
+impl Drop for Confirmations {
+    fn drop(&mut self) {
+        self.intake.end();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,398 @@
+//! The reader: polls, their pages and their records.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anabranch_plugin::source::{Read, Reader, Room};
+use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::json::{parse_value, write_value};
+use anabranch_record::mark::Partition;
+use anabranch_record::value::Value;
+use anabranch_record::{Data, Position, Record};
+use async_trait::async_trait;
+use reqwest::header::{
+    ACCEPT, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+};
+use reqwest::{StatusCode, Url};
+use sha2::{Digest as _, Sha256};
+
+use super::PollRules;
+use super::position::{CursorValue, PagePlace, PageRequest, PollPosition, Validators};
+use super::schedule::wait_until;
+use crate::client::{AuthorizedClient, AuthorizedError};
+use crate::codes;
+
+/// Maximum time that a server may ask to wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
+
+/// Reads records page by page.
+pub(super) struct PollReader {
+    rules: Arc<PollRules>,
+    client: AuthorizedClient,
+    /// URL of the settings.
+    base: Url,
+    /// Largest value of the cursor field before the current poll, or before the next one.
+    since: Option<CursorValue>,
+    /// Validators of the last poll.
+    validators: Validators,
+    phase: Phase,
+    /// Records that are not read yet, and the position after the last one, if a poll ends with it.
+    pending: VecDeque<Record>,
+    end: Option<Position>,
+    /// True if the engine knows that nothing more is there.
+    is_caught_up: bool,
+}
+
+enum Phase {
+    /// The next poll begins at this time.
+    Waiting(SystemTime),
+    /// A page is to be requested.
+    Page(Poll),
+}
+
+/// A poll before one of its pages.
+#[derive(Clone)]
+struct Poll {
+    began: SystemTime,
+    page: PageRequest,
+    /// Number of the page, from 1.
+    number: u64,
+    /// Largest value of the cursor field on earlier pages.
+    max: Option<CursorValue>,
+    /// The last settled record of the page, if the page was read before.
+    after: Option<PagePlace>,
+    /// Time before which the server wants no request.
+    not_before: Option<SystemTime>,
+}
+
+/// An answer with records.
+struct Page {
+    url: Url,
+    headers: HeaderMap,
+    body: Value,
+}
+
+impl PollReader {
+    /// Creates a reader that resumes after a position.
+    ///
+    /// # Errors
+    /// The URL of the settings cannot be used.
+    pub(super) fn new(
+        rules: Arc<PollRules>,
+        client: AuthorizedClient,
+        position: Option<PollPosition>,
+    ) -> Result<PollReader, Fault> {
+        let base = rules.message.request(&Record::default(), client.client())?.url().clone();
+        let now = SystemTime::now();
+        let initial = rules.cursor.as_ref().and_then(|cursor| cursor.initial.clone());
+        let (phase, since, validators) = match position {
+            None => (Phase::Waiting(now), initial, Validators::default()),
+            Some(PollPosition { since, polled, place: Some(place), .. }) => {
+                let began =
+                    u64::try_from(polled).map_or(UNIX_EPOCH, |seconds| UNIX_EPOCH + Duration::from_secs(seconds));
+                let poll = Poll {
+                    began,
+                    page: place.page.clone(),
+                    number: place.number,
+                    max: place.max.clone(),
+                    after: Some(place),
+                    not_before: None,
+                };
+                (Phase::Page(poll), since.or(initial), Validators::default())
+            }
+            Some(PollPosition { since, polled, validators, place: None }) => {
+                (Phase::Waiting(rules.schedule.first(Some(polled), now)), since.or(initial), validators)
+            }
+        };
+        Ok(PollReader {
+            rules,
+            client,
+            base,
+            since,
+            validators,
+            phase,
+            pending: VecDeque::new(),
+            end: None,
+            is_caught_up: false,
+        })
+    }
+
+    /// Requests a page. `None` if nothing has changed since the last poll.
+    async fn fetch(&self, poll: &Poll) -> Result<Option<Page>, AuthorizedError> {
+        let since = self.rules.cursor.as_ref().zip(self.since.as_ref());
+        let since = since.map(|(cursor, value)| (cursor.parameter.as_str(), value.text()));
+        let since = since.as_ref().map(|(name, value)| (*name, value.as_str()));
+        let invalid = |why: super::paging::InvalidPage| AuthorizedError::Unsent(Fault::fatal(codes::HTTP_PAGE, why));
+        let url = self.rules.paging.url(&self.base, &poll.page, since).map_err(invalid)?;
+        let request = self.rules.message.request(&Record::default(), self.client.client());
+        let mut request = request.map_err(|fault| AuthorizedError::Unsent(fault.with_class(FaultClass::Fatal)))?;
+        *request.url_mut() = url.clone();
+        let headers = request.headers_mut();
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("application/json"));
+        if request.body().is_none() {
+            request.headers_mut().remove(CONTENT_TYPE);
+        }
+        if poll.page == PageRequest::First && poll.after.is_none() {
+            let validators = [(IF_NONE_MATCH, &self.validators.etag), (IF_MODIFIED_SINCE, &self.validators.modified)];
+            for (name, text) in validators {
+                if let Some(value) = text.as_ref().and_then(|text| HeaderValue::from_str(text).ok()) {
+                    request.headers_mut().insert(name, value);
+                }
+            }
+        }
+        let answer = self.client.send(request).await?;
+        if answer.status == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        let body = match answer.body.trim_ascii() {
+            // A 204 has no body.
+            b"" => Value::Null,
+            text => parse_value(text).map_err(|error| {
+                AuthorizedError::Unsent(Fault::fatal(
+                    codes::HTTP_PAGE,
+                    format!("the answer is not valid JSON: {error}"),
+                ))
+            })?,
+        };
+        Ok(Some(Page { url, headers: answer.headers, body }))
+    }
+
+    /// Puts the records of a page into the queue, and decides on the next page.
+    fn take_page(&mut self, mut poll: Poll, page: &Page) -> Result<(), Fault> {
+        let elements = self.elements(&page.body)?;
+        let hashes: Vec<u64> = elements.iter().map(hash).collect();
+        let first = poll.after.take().map_or(0, |after| resume(&hashes, &after));
+        let mut max = poll.max.clone();
+        let mut records = VecDeque::with_capacity(elements.len() - first.min(elements.len()));
+        for (index, value) in elements.iter().enumerate() {
+            if let Some(cursor) = &self.rules.cursor
+                && let Some(value) = cursor.field.find(value).and_then(CursorValue::of)
+            {
+                max = Some(max.map_or(value.clone(), |max| max.max(value)));
+            }
+            if index < first {
+                continue;
+            }
+            let place = PagePlace {
+                page: poll.page.clone(),
+                number: poll.number,
+                index,
+                hash: hashes[index],
+                max: max.clone(),
+            };
+            let position = PollPosition {
+                since: self.since.clone(),
+                polled: seconds(poll.began),
+                validators: Validators::default(),
+                place: Some(place),
+            };
+            records.push_back(self.record(value, position.encode()?)?);
+        }
+        let invalid = |why| Fault::fatal(codes::HTTP_PAGE, why);
+        let next = self.rules.paging.after(&poll.page, &page.url, &page.headers, &page.body, elements.len());
+        match next.map_err(invalid)? {
+            Some(_) if poll.number >= self.rules.paging.limit => {
+                let text = format!("the poll has more than {} pages (paging.limit)", self.rules.paging.limit);
+                return Err(Fault::fatal(codes::HTTP_PAGE, text));
+            }
+            Some(next) => {
+                self.phase = Phase::Page(Poll { page: next, number: poll.number + 1, max, ..poll });
+            }
+            None => {
+                let is_single = poll.number == 1;
+                let since = match (self.since.clone(), max) {
+                    (Some(since), Some(max)) => Some(newer(since, max)),
+                    (since, max) => since.or(max),
+                };
+                // With another value, the next request has another URL, to which validators do not belong.
+                let validators =
+                    if is_single && since == self.since { validators(&page.headers) } else { Validators::default() };
+                self.since = since;
+                self.finish(poll.began, validators)?;
+            }
+        }
+        self.pending = records;
+        Ok(())
+    }
+
+    /// Ends a poll.
+    fn finish(&mut self, began: SystemTime, validators: Validators) -> Result<(), Fault> {
+        self.validators = validators;
+        let position = PollPosition {
+            since: self.since.clone(),
+            polled: seconds(began),
+            validators: self.validators.clone(),
+            place: None,
+        };
+        self.end = Some(position.encode()?);
+        self.phase = Phase::Waiting(self.rules.schedule.after(began, SystemTime::now()));
+        Ok(())
+    }
+
+    /// Returns the records in an answer.
+    fn elements(&self, body: &Value) -> Result<Vec<Value>, Fault> {
+        let found = match &self.rules.records {
+            None => Some(body),
+            Some(pointer) => pointer.find(body),
+        };
+        match (found, &self.rules.records) {
+            (Some(Value::List(list)), _) => Ok(list.as_ref().clone()),
+            (Some(Value::Null), _) => Ok(Vec::new()),
+            (Some(value @ Value::Map(_)), _) => Ok(vec![value.clone()]),
+            (Some(other), _) => {
+                let text =
+                    format!("the records of the answer are neither an array nor an object, but {}", other.type_name());
+                Err(Fault::fatal(codes::HTTP_PAGE, text))
+            }
+            (None, pointer) => {
+                let pointer = pointer.as_ref().map(ToString::to_string).unwrap_or_default();
+                let text = format!("the answer has no records at {pointer:?}: correct the setting records");
+                Err(Fault::fatal(codes::HTTP_PAGE, text))
+            }
+        }
+    }
+
+    fn record(&self, value: &Value, position: Position) -> Result<Record, Fault> {
+        let data = |value: &Value| match value {
+            Value::Map(fields) => Ok(Data::Structured(fields.clone())),
+            value => text(value).map(Data::from),
+        };
+        let key = match self.rules.key.as_ref().and_then(|key| key.find(value)) {
+            None | Some(Value::Null) => Data::Absent,
+            Some(Value::Text(key)) => Data::text(key.as_str()),
+            Some(other) => Data::from(text(other)?),
+        };
+        Ok(Record::create(position, key, data(value)?))
+    }
+
+    /// Returns the next records of the queue.
+    fn take(&mut self, room: Room) -> Vec<Record> {
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        while let Some(record) = self.pending.pop_front() {
+            bytes += record.weight();
+            if !records.is_empty() && (records.len() >= room.rows || bytes > room.bytes) {
+                self.pending.push_front(record);
+                break;
+            }
+            records.push(record);
+        }
+        records
+    }
+}
+
+/// Returns the index of the first record after a settled one. If the record is at another place of the page, the records
+/// after it follow; if it is gone, all are read again.
+fn resume(hashes: &[u64], after: &PagePlace) -> usize {
+    if hashes.get(after.index) == Some(&after.hash) {
+        return after.index + 1;
+    }
+    hashes.iter().position(|hash| *hash == after.hash).map_or(0, |index| index + 1)
+}
+
+/// Returns `true` if a status says that a page does not exist any more, such as that of a cursor that has expired.
+fn is_gone(page: &PageRequest, status: Option<StatusCode>) -> bool {
+    *page != PageRequest::First && status.is_some_and(|status| matches!(status.as_u16(), 400 | 404 | 410 | 422))
+}
+
+fn newer(since: CursorValue, max: CursorValue) -> CursorValue {
+    // The value of the settings is a text, and the field may be a number.
+    match (&since, &max) {
+        (CursorValue::Text(_), CursorValue::Text(_)) => since.max(max),
+        (CursorValue::Text(_), _) => max,
+        _ => since.max(max),
+    }
+}
+
+fn validators(headers: &HeaderMap) -> Validators {
+    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    Validators { etag: text(ETAG), modified: text(LAST_MODIFIED) }
+}
+
+fn text(value: &Value) -> Result<Vec<u8>, Fault> {
+    let mut text = Vec::new();
+    write_value(value, &mut text)?;
+    Ok(text)
+}
+
+/// Returns a hash that is the same in all versions of the service.
+fn hash(value: &Value) -> u64 {
+    let sum = Sha256::digest(text(value).unwrap_or_default());
+    sum.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+fn seconds(time: SystemTime) -> i64 {
+    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    i64::try_from(seconds).unwrap_or(i64::MAX)
+}
+
+/// Returns the fault of a failed request: it concerns no record.
+pub(super) fn refused(error: AuthorizedError) -> Fault {
+    match error {
+        AuthorizedError::Unsent(fault) => fault,
+        AuthorizedError::Request(error) if error.is_of_login() => error.into_login_fault(),
+        AuthorizedError::Request(error) => {
+            let class = if error.is_transient() { FaultClass::Transient } else { FaultClass::Fatal };
+            Fault::from(error).with_class(class)
+        }
+    }
+}
+
+#[async_trait]
+impl Reader for PollReader {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        loop {
+            let records = self.take(room);
+            if !records.is_empty() {
+                self.is_caught_up = false;
+                return Ok(Read::Rows { partition: Partition::ONLY, records });
+            }
+            if let Some(position) = self.end.take() {
+                return Ok(Read::Progress(Partition::ONLY, position));
+            }
+            let poll = match &self.phase {
+                Phase::Waiting(until) => {
+                    let until = *until;
+                    // The first poll begins before the source has caught up.
+                    if until > SystemTime::now() {
+                        if !std::mem::replace(&mut self.is_caught_up, true) {
+                            return Ok(Read::CaughtUp);
+                        }
+                        wait_until(until).await;
+                    }
+                    self.is_caught_up = false;
+                    let poll = Poll {
+                        began: SystemTime::now(),
+                        page: PageRequest::First,
+                        number: 1,
+                        max: None,
+                        after: None,
+                        not_before: None,
+                    };
+                    self.phase = Phase::Page(poll);
+                    continue;
+                }
+                Phase::Page(poll) => poll.clone(),
+            };
+            if let Some(time) = poll.not_before {
+                wait_until(time).await;
+            }
+            // A read that is dropped here requests the page again.
+            match self.fetch(&poll).await {
+                Ok(Some(page)) => self.take_page(poll, &page)?,
+                Ok(None) => self.finish(poll.began, self.validators.clone())?,
+                Err(AuthorizedError::Request(error)) if error.is_transient() && error.retry_after().is_some() => {
+                    let wait = error.retry_after().unwrap_or_default().min(LONGEST_WAIT);
+                    tracing::warn!(%error, seconds = wait.as_secs(), "the server asks to wait: the poll is delayed");
+                    self.phase = Phase::Page(Poll { not_before: Some(SystemTime::now() + wait), ..poll });
+                }
+                Err(AuthorizedError::Request(error)) if poll.after.is_some() && is_gone(&poll.page, error.status()) => {
+                    tracing::warn!(%error, "the page of the position does not exist any more: the poll begins again");
+                    let first = Poll { page: PageRequest::First, number: 1, max: None, after: None, ..poll };
+                    self.phase = Phase::Page(first);
+                }
+                Err(error) => return Err(refused(error)),
+            }
+        }
+    }
+}

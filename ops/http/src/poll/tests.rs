@@ -1,0 +1,133 @@
+use std::sync::Mutex;
+
+use anabranch_plugin::source::{Read, Room};
+use anabranch_plugin::testing::{check_source, configured};
+use anabranch_record::value::Value;
+
+use super::*;
+use crate::testing::{Received, Reply, Server};
+
+const AMPLE: Room = Room { rows: 100, bytes: 1 << 20 };
+
+fn parameter(request: &Received, name: &str) -> Option<u64> {
+    let query = request.path.split_once('?')?.1;
+    query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+}
+
+/// A page of items, and the cursor of the next one.
+fn page(items: &[u64], next: Option<u64>) -> Reply {
+    let items: Vec<_> = items.iter().map(|n| serde_json::json!({ "n": n })).collect();
+    Reply::ok(serde_json::json!({ "items": items, "next": next }).to_string())
+}
+
+fn source(server: &Server, settings: &[(&str, &str)]) -> Arc<dyn Source> {
+    let url = server.url();
+    let usual = [
+        ("request.url", url.as_str()),
+        ("records", "/items"),
+        ("paging.kind", "cursor"),
+        ("paging.next", "/next"),
+        ("schedule.interval", "1h"),
+        ("backoffRetry.count", "0"),
+    ];
+    configured::source(&kind(), &[&usual[..], settings].concat()).unwrap()
+}
+
+/// Reads until the source has caught up. Returns the numbers of the records, and the last position.
+async fn read_all(source: &dyn Source, position: Option<Position>) -> (Vec<i64>, Vec<Position>) {
+    let mark = position.map(|position| (Partition::ONLY, Mark { generation: 0, seq: 1, position }));
+    let mut opened = source.open(&mark.into_iter().collect(), &configured::host()).await.unwrap();
+    let (mut numbers, mut positions) = (Vec::new(), Vec::new());
+    loop {
+        match opened.reader.read(AMPLE).await.unwrap() {
+            Read::Rows { records, .. } => {
+                for record in records {
+                    numbers.push(record.payload.after.fields().unwrap().get("n").and_then(Value::as_i64).unwrap());
+                    positions.push(record.position().clone());
+                }
+            }
+            Read::Progress(_, position) => positions.push(position),
+            Read::CaughtUp => return (numbers, positions),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_promises_of_sources_are_kept() {
+    let server = Server::start(|request| match parameter(request, "cursor") {
+        None => page(&[1, 2], Some(2)),
+        Some(2) => page(&[], Some(3)),
+        _ => page(&[3, 3, 4], None),
+    });
+    let records = check_source(async || source(&server, &[])).await.unwrap();
+    assert_eq!(records.len(), 5);
+}
+
+#[tokio::test]
+async fn a_changed_page_is_read_after_the_settled_record_or_as_a_whole() {
+    let second = Arc::new(Mutex::new(vec![3_u64, 4, 5]));
+    let stored = second.clone();
+    let server = Server::start(move |request| match parameter(request, "cursor") {
+        None => page(&[1, 2], Some(2)),
+        _ => page(&stored.lock().unwrap(), None),
+    });
+    let source = source(&server, &[]);
+    let (numbers, positions) = read_all(&*source, None).await;
+    assert_eq!(numbers, [1, 2, 3, 4, 5]);
+    // After 3 is settled, a record before it is inserted.
+    *second.lock().unwrap() = vec![9, 3, 4, 5];
+    assert_eq!(read_all(&*source, Some(positions[2].clone())).await.0, [4, 5]);
+    // The settled record itself is deleted: its page is read as a whole.
+    *second.lock().unwrap() = vec![4, 5];
+    assert_eq!(read_all(&*source, Some(positions[2].clone())).await.0, [4, 5]);
+}
+
+#[tokio::test]
+async fn a_cursor_that_has_expired_begins_the_poll_again() {
+    let asked = Arc::new(Mutex::new(0));
+    let counted = asked.clone();
+    let server = Server::start(move |request| match parameter(request, "cursor") {
+        None => {
+            *counted.lock().unwrap() += 1;
+            page(&[1, 2], Some(100 + *counted.lock().unwrap()))
+        }
+        Some(cursor) if cursor == 100 + *counted.lock().unwrap() => page(&[3], None),
+        Some(_) => Reply::status(410, "expired"),
+    });
+    let source = source(&server, &[]);
+    let (_, positions) = read_all(&*source, None).await;
+    *asked.lock().unwrap() += 1;
+    assert_eq!(read_all(&*source, Some(positions[2].clone())).await.0, [1, 2, 3]);
+}
+
+#[tokio::test]
+async fn the_value_for_the_next_poll_is_that_of_a_complete_poll() {
+    let server = Server::start(|request| match (parameter(request, "since"), parameter(request, "cursor")) {
+        (since, None) => page(&[7 + since.unwrap_or(0), 8 + since.unwrap_or(0)], Some(1)),
+        (since, _) => page(&[3 + since.unwrap_or(0)], None),
+    });
+    let settings = [("cursor.field", "/n"), ("cursor.parameter", "since"), ("cursor.initial", "100")];
+    let source = source(&server, &settings);
+    let (numbers, positions) = read_all(&*source, None).await;
+    assert_eq!(numbers, [107, 108, 103]);
+    // Within the poll, its own value is used.
+    assert_eq!(read_all(&*source, Some(positions[1].clone())).await.0, [103]);
+    // After it, the largest.
+    assert_eq!(read_all(&*source, Some(positions[3].clone())).await.0, [115, 116, 111]);
+}
+
+#[tokio::test]
+async fn a_poll_without_end_stops() {
+    let server = Server::start(|request| page(&[1], Some(parameter(request, "cursor").unwrap_or(0) + 1)));
+    let source = source(&server, &[("paging.limit", "3")]);
+    let mut opened = source.open(&BTreeMap::new(), &configured::host()).await.unwrap();
+    let fault = loop {
+        match opened.reader.read(AMPLE).await {
+            Ok(Read::Rows { .. }) => {}
+            Ok(other) => panic!("{other:?}"),
+            Err(fault) => break fault,
+        }
+    };
+    assert_eq!((fault.code(), server.received().len()), (codes::HTTP_PAGE, 3));
+}
