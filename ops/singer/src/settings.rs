@@ -58,7 +58,7 @@ pub(crate) struct SingerOptions {
     /// Property by which a stream is read incrementally, by the name or id of the stream.
     replication_key: BTreeMap<Str, Str>,
     /// Time from the end of a sync to the start of the next.
-    #[parameter(default = "5m")]
+    #[parameter(name = "schedule.interval", default = "5m")]
     interval: Duration,
     /// Time after which a tap that was asked to end is killed.
     #[parameter(default = "10s")]

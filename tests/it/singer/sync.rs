@@ -34,7 +34,7 @@ fn a_tap_gets_its_last_state_and_continues_after_it() {
 
 #[test]
 fn a_tap_runs_again_after_the_interval() {
-    let workspace = workspace(&format!("{COUNT}          interval: 10ms\n"));
+    let workspace = workspace(&format!("{COUNT}          schedule.interval: 10ms\n"));
     let mut service = workspace.start(&["run"]);
     service.wait_until("three syncs", || starts(&workspace).len() >= 3);
     service.signal("INT");
