@@ -57,6 +57,9 @@ anabranch_record::codes! {
     /// The command line is not valid.
     CLI_USAGE: "cli.usage", "`--help` lists commands and options.";
 
+    /// No source names its streams.
+    CONNECTORS_NOTHING_TO_DISCOVER: "connectors.nothing_to_discover", "Name a pipeline with a source such as `singer`.";
+
     /// The replay stopped before all dead letters were replayed.
     DEAD_LETTER_REPLAY_STOPPED: "dead_letter.replay_stopped",
         "The message has the reason. The remaining dead letters stay in the queue.";

@@ -20,6 +20,7 @@ mod postgres_stream;
 mod record_json;
 mod reference;
 mod script;
+mod tap_output;
 mod template;
 
 /// A target: its name and its check.
@@ -44,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     ("record_json", record_json::check),
     ("reference", reference::check),
     ("script", script::check),
+    ("tap_output", tap_output::check),
     ("template", template::check),
 ];
 

@@ -1,4 +1,6 @@
-//! `anabranch connectors …`: connector plugins. Does not need a running service.
+//! `anabranch connectors …`: connector plugins, and what they can read. Does not need a running service.
+
+mod discover;
 
 use clap::Subcommand;
 
@@ -13,11 +15,13 @@ pub(super) enum Command {
     /// Show what a connector does and the settings it takes as source and as destination.
     #[command(visible_alias = "desc")]
     Describe(DescribeArguments),
+    Discover(discover::Arguments),
 }
 
 pub(super) fn dispatch(command: Command, context: &Context) -> Report {
     match command {
         Command::List(arguments) => plugins::list_connectors(&arguments, context),
         Command::Describe(arguments) => plugins::describe_connector(&arguments, context),
+        Command::Discover(arguments) => discover::discover(&arguments, context),
     }
 }

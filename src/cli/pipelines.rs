@@ -26,6 +26,7 @@ use clap::Subcommand;
 
 use super::{Context, Report};
 
+pub(super) use chosen::{ChosenPipelines, NoRunnablePipeline};
 pub(super) use dev::FileWatch;
 pub(super) use init::DEMO;
 

@@ -199,7 +199,7 @@ fn listed(report: Report, table: &Table, what: &str, result: &[Value]) -> Report
 }
 
 /// Creates a table as wide as the terminal, or as wide as its content if there is no terminal.
-fn listing(context: &Context) -> Table {
+pub(super) fn listing(context: &Context) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     if context.terminal {

@@ -28,7 +28,7 @@ const RUN: [(&str, &str); 11] = [
 ];
 
 /// Commands that cannot be run as they stand, and why.
-const NOT_RUN: [(&str, &str); 56] = [
+const NOT_RUN: [(&str, &str); 59] = [
     ("cargo run --profile simulate -p anabranch-sim -- --seconds 60", RELEASE),
     ("cargo run --profile simulate -p anabranch-sim -- --seed N", RELEASE),
     ("cargo run --profile simulate -p anabranch-sim -- --race --seconds 60", RELEASE),
@@ -80,6 +80,9 @@ const NOT_RUN: [(&str, &str); 56] = [
         "anabranch run --once --pipelines ./pipeline.yaml",
         "runs in the directory of the example; examples.rs does the same",
     ),
+    ("python3 -m venv /opt/taps/mysql", TAPS),
+    ("/opt/taps/mysql/bin/pip install pipelinewise-tap-mysql", TAPS),
+    ("anabranch connectors discover shop", TAPS),
     ("cargo deb", RELEASE),
     ("sudo apt install ./target/debian/anabranch_*.deb", ROOT),
     ("sudo systemctl enable --now anabranch", ROOT),
@@ -105,6 +108,7 @@ const KAFKA: &str = "waits for Ctrl+C; kafka.rs runs the script with --check";
 const BROKERS: &str = "needs brokers of the reader; kafka/visible.rs does the same with the broker of the tests";
 const DATABASES: &str = "needs databases of the reader; cdc/visible.rs does the same with those of the tests";
 const CONNECT: &str = "needs a configuration of the reader; migrate.rs does the same with those of the tests";
+const TAPS: &str = "needs a tap and a database of the reader; singer/real.rs does the same with those of the tests";
 const COPIED: &str = "needs a cluster; cluster/copied.rs copies in both directions";
 const INSTALLED: &str = "needs an installed service; store.rs makes and restores a backup";
 const ROOT: &str = "changes the machine; packages.rs looks at what it would do";

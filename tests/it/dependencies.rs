@@ -67,7 +67,9 @@ const PROGRAM: [(&str, &str, &[&str]); 10] = [
             "anabranch-ops-js",
             "anabranch-ops-kafka",
             "anabranch-ops-postgres",
+            "anabranch-ops-program",
             "anabranch-ops-s3",
+            "anabranch-ops-singer",
             "anabranch-ops-wasm",
             "anabranch-plugin",
             "anabranch-process",
@@ -231,21 +233,23 @@ fn crates_depend_one_way() {
         ("anabranch-ops", &[][..]),
         ("anabranch-ops-ai", &["anabranch-ops-http"]),
         ("anabranch-ops-avro", &["anabranch-ops-http"]),
-        ("anabranch-ops-grpc", &["anabranch-ops-opencdc"]),
+        ("anabranch-ops-grpc", &["anabranch-ops-opencdc", "anabranch-ops-program"]),
         ("anabranch-ops-http", &["anabranch-ops-tls"]),
         ("anabranch-ops-js", &[]),
         ("anabranch-ops-kafka", &["anabranch-ops-tls"]),
         ("anabranch-ops-opencdc", &[]),
         ("anabranch-ops-postgres", &["anabranch-ops-tls"]),
+        ("anabranch-ops-program", &[]),
         ("anabranch-ops-s3", &["anabranch-ops-tls"]),
+        ("anabranch-ops-singer", &["anabranch-ops-program"]),
         ("anabranch-ops-wasm", &["anabranch-ops-opencdc"]),
     ] {
         let besides: BTreeSet<String> = found[name].difference(&contracts).cloned().collect();
         assert_eq!(besides, set(shared), "{name}");
     }
     // Plugins do not know the program, and of the program only the registry knows all of them.
-    let families =
-        ["ai", "avro", "grpc", "http", "js", "kafka", "postgres", "s3", "wasm"].map(|f| format!("anabranch-ops-{f}"));
+    let families = ["ai", "avro", "grpc", "http", "js", "kafka", "postgres", "s3", "singer", "wasm"]
+        .map(|f| format!("anabranch-ops-{f}"));
     let knowing = PROGRAM.iter().filter(|(name, ..)| families.iter().all(|family| found[*name].contains(family)));
     assert_eq!(knowing.map(|(name, ..)| *name).collect::<Vec<_>>(), ["anabranch-registry"]);
 }

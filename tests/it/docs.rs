@@ -38,6 +38,7 @@ pub fn below(directory: &Path, end: &str) -> Vec<PathBuf> {
     feature = "js",
     feature = "postgres",
     feature = "s3",
+    feature = "singer",
     feature = "wasm"
 ))]
 fn the_reference_is_what_the_code_says() {

@@ -110,6 +110,8 @@ mod sdk;
 #[cfg(all(feature = "ai", feature = "http", feature = "postgres", feature = "s3"))]
 mod secrets;
 mod servers;
+#[cfg(feature = "singer")]
+mod singer;
 mod soak;
 mod stop;
 mod store;

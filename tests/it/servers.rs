@@ -9,6 +9,8 @@ pub mod kafka_cluster;
 #[cfg(all(feature = "kafka", feature = "postgres"))]
 #[path = "servers/kafka/witness.rs"]
 pub mod kafka_witness;
+#[cfg(feature = "singer")]
+pub mod mariadb;
 pub mod pgbouncer;
 pub mod postgres;
 #[cfg(feature = "postgres")]

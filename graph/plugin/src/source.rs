@@ -148,6 +148,15 @@ pub trait Source: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Asks the external system for the streams that it offers, with the choice of the settings. Creates, changes and
+    /// consumes nothing. `None` by default: the source does not name streams.
+    ///
+    /// # Errors
+    /// The reason why the system cannot be asked, or does not have what the settings choose.
+    async fn discover(&self) -> Result<Option<Vec<OfferedStream>>, Fault> {
+        Ok(None)
+    }
+
     /// Returns `true` if the source may have other partitions than [`Partition::ONLY`]. `true` by default: unknown
     /// before the source is opened.
     fn is_partitioned(&self) -> bool {
@@ -182,6 +191,27 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// The reason why it cannot be opened. An invalid position is a fatal error.
     async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault>;
+}
+
+/// A stream that an external system offers to a source ([`Source::discover`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfferedStream {
+    /// Unique id, which settings may name.
+    pub id: Str,
+    /// Name, which is the collection of its records.
+    pub name: Str,
+    /// Properties that identify a record. There are none if it is blank.
+    pub key: Vec<Str>,
+    /// How the stream is read, such as `INCREMENTAL`. `None` if the system decides.
+    pub replication_method: Option<Str>,
+    /// Property by which the stream is read incrementally.
+    pub replication_key: Option<Str>,
+    /// Properties by which it can be read incrementally, as far as they are known.
+    pub replication_keys: Vec<Str>,
+    /// All properties.
+    pub properties: Vec<Str>,
+    /// True if the settings select it.
+    pub is_selected: bool,
 }
 
 /// Whether a source that resumes after a mark reads the same records in the same order, so that [`Mark::seq`]

@@ -160,6 +160,18 @@ impl<'de> serde::Deserialize<'de> for Str {
     }
 }
 
+/// Returns `true` if a text matches a pattern in which `*` stands for any text. Exponential in
+/// the number of stars: for patterns of the user.
+pub fn matches_stars(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((head, tail)) => text.strip_prefix(head).is_some_and(|rest| {
+            let mut ends = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
+            ends.any(|at| matches_stars(tail, &rest[at..]))
+        }),
+    }
+}
+
 /// Returns bytes as lower-case hexadecimal digits, two per byte.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());

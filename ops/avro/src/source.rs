@@ -14,7 +14,7 @@ use anabranch_plugin::flow::RecordShape;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::parameters::shared::Inference;
 use anabranch_plugin::source::{
-    Backlog, OpenedSource, Read, Reader, Replay, Request, Requested, Room, Source, SourceKind, Start,
+    Backlog, OfferedStream, OpenedSource, Read, Reader, Replay, Request, Requested, Room, Source, SourceKind, Start,
 };
 use anabranch_plugin::specification::Specification;
 use anabranch_record::avro::infer;
@@ -140,6 +140,10 @@ impl Source for Extracting {
 
     fn rereads(&self) -> bool {
         self.inner.rereads()
+    }
+
+    async fn discover(&self) -> Result<Option<Vec<OfferedStream>>, Fault> {
+        self.inner.discover().await
     }
 
     async fn examine(&self) -> Result<Vec<String>, Fault> {

@@ -19,7 +19,7 @@ use crate::Settings;
 use crate::call::{CallError, Client};
 use crate::farewell::DeletedConnectors;
 use crate::handshake::Handshake;
-use crate::process::{Process, ProcessIdentity};
+use crate::process::{self, ProcessIdentity};
 use crate::protocol::Protocol;
 use crate::session::{Plugin, random, shut_down};
 use crate::specification::{PluginRole, roles};
@@ -241,7 +241,7 @@ async fn ask(file: &Path, settings: &Settings) -> Result<wire::Specification, St
         token: random().map_err(|error| error.to_string())?,
         utilities: "127.0.0.1:1".to_owned(),
     };
-    let started = Process::start(settings, file, &identity, patience).await;
+    let started = process::start(settings, file, &identity, patience).await;
     let (process, Handshake { protocol, address }) = started.map_err(|error| format!("it {error}"))?;
     let asked = async {
         let client = Client::connect(address, patience).await?;

@@ -5,7 +5,7 @@
 //! of one connector of one pipeline. `anabranch-ops-opencdc` encodes records and translates the names of metadata.
 //! Settings are passed on unchanged.
 //!
-//! A process is started by a supervisor, which is another process of this program ([`supervise`]). When this process
+//! A process is started by a supervisor, which is another process of this program ([`supervise`](anabranch_ops_program::supervise)). When this process
 //! ends, for whatever reason, the supervisor ends the plugin and all its children.
 //!
 //! ```
@@ -43,7 +43,6 @@ mod refusals;
 mod session;
 mod source;
 mod specification;
-pub mod supervise;
 mod utilities;
 pub mod wire;
 
@@ -62,7 +61,8 @@ pub struct Settings {
     pub directory: PathBuf,
     /// Directory of cached specifications, so that files need not be started for them.
     pub cache: Option<PathBuf>,
-    /// The program that supervises a plugin, with its first arguments. It must call [`supervise::requested`].
+    /// The program that supervises a plugin, with its first arguments. See
+    /// [`command`](anabranch_ops_program::command).
     pub supervisor: Vec<OsString>,
     /// Maximum size in bytes of a message to a plugin.
     pub record_limit: usize,
@@ -94,7 +94,7 @@ pub mod untrusted {
 
     /// Splits a plugin's output into lines.
     pub fn printed(bytes: &[u8]) {
-        let mut lines = crate::log::LineSplitter::default();
+        let mut lines = anabranch_ops_program::lines::LineSplitter::default();
         for piece in bytes.chunks(7) {
             lines.push(piece, |_| ());
         }

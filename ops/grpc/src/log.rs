@@ -1,19 +1,8 @@
 //! Parses the log output of plugins: JSON lines of hclog, and plain text.
 
-use std::io::{ErrorKind, Read};
-
+use anabranch_ops_program::log::{ParsedLine, level};
 use anabranch_plugin::host::LogLevel;
 use serde_json::Value;
-
-/// Maximum length of a line; longer ones are split.
-const LONGEST: usize = 64 << 10;
-
-/// A parsed line of a plugin.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ParsedLine {
-    pub(crate) level: LogLevel,
-    pub(crate) text: String,
-}
 
 /// Parser of a stream of lines. After the start of a panic, all lines have the same level.
 #[derive(Debug, Default)]
@@ -63,84 +52,10 @@ fn structured(mut fields: serde_json::Map<String, Value>) -> ParsedLine {
     ParsedLine { level, text }
 }
 
-fn level(word: &str) -> Option<LogLevel> {
-    Some(match word.to_ascii_lowercase().as_str() {
-        "trace" => LogLevel::Trace,
-        "debug" => LogLevel::Debug,
-        "info" => LogLevel::Info,
-        "warn" | "warning" => LogLevel::Warn,
-        "error" | "fatal" | "panic" => LogLevel::Error,
-        _ => return None,
-    })
-}
-
 /// Returns the level of a line such as `[WARN] text`.
 fn prefixed(line: &str) -> Option<LogLevel> {
     let (word, _) = line.strip_prefix('[')?.split_once(']')?;
     level(word)
-}
-
-/// Writes a line of a plugin to the service log.
-pub(crate) fn write(heard: &ParsedLine, connector: &str, plugin: &str) {
-    let ParsedLine { level, text } = heard;
-    match level {
-        LogLevel::Trace => tracing::trace!(connector, plugin, "{text}"),
-        LogLevel::Debug => tracing::debug!(connector, plugin, "{text}"),
-        LogLevel::Info => tracing::info!(connector, plugin, "{text}"),
-        LogLevel::Warn => tracing::warn!(connector, plugin, "{text}"),
-        LogLevel::Error => tracing::error!(connector, plugin, "{text}"),
-    }
-}
-
-/// Splits a byte stream into lines.
-#[derive(Debug, Default)]
-pub(crate) struct LineSplitter {
-    rest: Vec<u8>,
-}
-
-impl LineSplitter {
-    /// Adds bytes and passes the completed lines to `each`.
-    pub(crate) fn push(&mut self, mut piece: &[u8], mut each: impl FnMut(&str)) {
-        while !piece.is_empty() {
-            let room = LONGEST - self.rest.len();
-            let end = piece.iter().take(room).position(|byte| *byte == b'\n');
-            let (line, after, whole) = match end {
-                Some(end) => (&piece[..end], &piece[end + 1..], true),
-                None => {
-                    let (line, after) = piece.split_at(piece.len().min(room));
-                    (line, after, line.len() == room)
-                }
-            };
-            self.rest.extend_from_slice(line);
-            piece = after;
-            if whole {
-                self.finish(&mut each);
-            }
-        }
-    }
-
-    /// Passes the rest without a newline to `each`.
-    pub(crate) fn finish(&mut self, mut each: impl FnMut(&str)) {
-        if !self.rest.is_empty() {
-            each(&String::from_utf8_lossy(&self.rest));
-            self.rest.clear();
-        }
-    }
-}
-
-/// Reads a stream to its end, line by line.
-pub(crate) fn drain(mut from: impl Read, mut each: impl FnMut(&str)) {
-    let mut lines = LineSplitter::default();
-    let mut piece = vec![0; 8 << 10];
-    loop {
-        match from.read(&mut piece) {
-            Ok(0) => break,
-            Ok(read) => lines.push(&piece[..read], &mut each),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => break,
-        }
-    }
-    lines.finish(&mut each);
 }
 
 #[cfg(test)]
@@ -170,19 +85,5 @@ mod tests {
             .map(|line| voice.hear(line).unwrap().level)
             .collect();
         assert_eq!(levels, [LogLevel::Debug, LogLevel::Error, LogLevel::Error, LogLevel::Error]);
-    }
-
-    #[test]
-    fn pieces_are_joined_to_lines_and_long_lines_cut() {
-        let mut lines = LineSplitter::default();
-        let mut heard = Vec::new();
-        for piece in ["on", "e\ntwo\n\nthr", "ee"] {
-            lines.push(piece.as_bytes(), |line| heard.push(line.to_owned()));
-        }
-        lines.finish(|line| heard.push(line.to_owned()));
-        assert_eq!(heard, ["one", "two", "three"]);
-        let mut longest = Vec::new();
-        drain("x".repeat(2 * LONGEST + 5).as_bytes(), |line| longest.push(line.len()));
-        assert_eq!(longest, [LONGEST, LONGEST, 5]);
     }
 }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use anabranch_ops_program::lines::LineSplitter;
+use anabranch_ops_program::{RunningProgram, described, log};
 use anabranch_plugin::host::{Host, LogLevel};
 use anabranch_plugin::schema::SchemaRegistry;
 use anabranch_record::code::Code;
@@ -24,8 +26,8 @@ use crate::active::{Active, ConnectorChange, GivenSettings};
 use crate::call::{CallError, Client};
 use crate::codes;
 use crate::handshake::Handshake;
-use crate::log::{self, LineParser, LineSplitter};
-use crate::process::{Process, ProcessIdentity, StartError, described};
+use crate::log::LineParser;
+use crate::process::{self, ProcessIdentity, StartError};
 use crate::protocol::{Call, Protocol, Role};
 use crate::utilities::Utilities;
 use crate::wire;
@@ -62,7 +64,7 @@ pub(crate) struct Connected {
     role: Role,
     protocol: Protocol,
     client: Client,
-    process: Process,
+    process: RunningProgram,
     tasks: Mutex<JoinSet<()>>,
     stopping: AtomicBool,
     /// True if the plugin was ended or misbehaves: no orderly end follows.
@@ -116,7 +118,7 @@ impl Session {
             served.map_err(|error| cannot(&format!("cannot be started, because its schema service fails: {error}")))?;
         let identity = ProcessIdentity { connector, plugin: plugin.name.clone(), token, utilities };
         let patience = plugin.settings.patience;
-        let started = Process::start(&plugin.settings, &plugin.file, &identity, patience).await;
+        let started = process::start(&plugin.settings, &plugin.file, &identity, patience).await;
         let (process, Handshake { protocol, address }) = started.map_err(|error| match &error {
             StartError::Handshake(..) => failed(FaultClass::Fatal, codes::PLUGIN_INCOMPATIBLE, &error),
             _ => cannot(&error),
@@ -321,7 +323,7 @@ impl Connected {
 }
 
 /// Asks a process to end; kills it if it does not.
-pub(crate) async fn shut_down(client: &Client, process: &Process) {
+pub(crate) async fn shut_down(client: &Client, process: &RunningProgram) {
     // The process ends while it answers, so the result is meaningless.
     let _ = client.unary("/plugin.GRPCController/Shutdown", Vec::new(), GRACE).await;
     if process.wait(GRACE).await.is_none() {

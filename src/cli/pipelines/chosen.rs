@@ -13,24 +13,24 @@ use crate::cli::{Context, Exit, Report, compile_options, registry_with, report};
 use crate::codes;
 
 /// The pipelines at a path, and the id of the requested one.
-pub(super) struct ChosenPipelines<'a> {
+pub(in crate::cli) struct ChosenPipelines<'a> {
     path: PathBuf,
     id: Option<&'a str>,
     /// All pipelines at the path.
-    pub(super) pipelines: Pipelines,
+    pub(in crate::cli) pipelines: Pipelines,
 }
 
 /// The error of a command if no requested pipeline can run.
-pub(super) struct NoRunnablePipeline {
+pub(in crate::cli) struct NoRunnablePipeline {
     /// Name of the command.
-    pub(super) command: &'static str,
+    pub(in crate::cli) command: &'static str,
     /// Message if all pipelines have errors.
-    pub(super) invalid: &'static str,
+    pub(in crate::cli) invalid: &'static str,
 }
 
 impl<'a> ChosenPipelines<'a> {
     /// Loads and compiles pipelines: `which` is a file, or an id in `pipelines.path`; by default, all pipelines there.
-    pub(super) fn load(which: Option<&'a str>, settings: &Settings) -> Self {
+    pub(in crate::cli) fn load(which: Option<&'a str>, settings: &Settings) -> Self {
         let file = which.and_then(as_file);
         let id = if file.is_some() { None } else { which };
         let path = file.unwrap_or_else(|| settings.pipelines.path.clone());
@@ -40,7 +40,7 @@ impl<'a> ChosenPipelines<'a> {
 
     /// Tries the requested pipelines that can run with synthetic records, and adds what was found to the findings.
     /// Returns the number of pipelines for which there was no time.
-    pub(super) fn try_synthetic(&mut self, limits: TrialLimits) -> usize {
+    pub(in crate::cli) fn try_synthetic(&mut self, limits: TrialLimits) -> usize {
         let id = self.id;
         try_some(&mut self.pipelines, limits, |pipeline| id.is_none_or(|id| pipeline.config.id.value == *id))
     }
@@ -49,7 +49,11 @@ impl<'a> ChosenPipelines<'a> {
     ///
     /// # Errors
     /// There is none, or all pipelines were requested and some have errors.
-    pub(super) fn good(&self, refusal: &NoRunnablePipeline, context: &Context) -> Result<Vec<&Pipeline>, Box<Report>> {
+    pub(in crate::cli) fn good(
+        &self,
+        refusal: &NoRunnablePipeline,
+        context: &Context,
+    ) -> Result<Vec<&Pipeline>, Box<Report>> {
         let ChosenPipelines { path, id, pipelines } = self;
         let wanted = |of: Option<&str>| id.is_none() || of == *id;
         let good: Vec<&Pipeline> = pipelines.good.iter().filter(|p| wanted(Some(&p.config.id.value))).collect();

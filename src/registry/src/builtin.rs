@@ -45,6 +45,8 @@ pub fn codes() -> Vec<Code> {
         anabranch_ops_postgres::codes::ALL,
         #[cfg(feature = "s3")]
         anabranch_ops_s3::codes::ALL,
+        #[cfg(feature = "singer")]
+        anabranch_ops_singer::codes::ALL,
         #[cfg(feature = "wasm")]
         anabranch_ops_wasm::codes::ALL,
     ]
@@ -53,7 +55,10 @@ pub fn codes() -> Vec<Code> {
 
 /// Registers plugins with heavy dependencies, each behind a cargo feature. Plugins that are not built in are registered
 /// as left out, so that an error about a missing plugin can name its feature.
-#[cfg_attr(not(feature = "js"), allow(unused_variables, reason = "only scripts run in processes of their own"))]
+#[cfg_attr(
+    not(any(feature = "js", feature = "singer")),
+    allow(unused_variables, reason = "only scripts and taps run in processes of their own")
+)]
 fn families(registry: &mut Registry, memory: Option<usize>) {
     #[cfg(feature = "ai")]
     anabranch_ops_ai::register(registry);
@@ -69,6 +74,8 @@ fn families(registry: &mut Registry, memory: Option<usize>) {
     anabranch_ops_postgres::register(registry);
     #[cfg(feature = "s3")]
     anabranch_ops_s3::register(registry);
+    #[cfg(feature = "singer")]
+    anabranch_ops_singer::register(registry, memory.map(|_| own_supervisor()));
 
     let left_out: &[(bool, &'static str, &[&'static str])] = &[
         (
@@ -91,10 +98,17 @@ fn families(registry: &mut Registry, memory: Option<usize>) {
         (cfg!(feature = "kafka"), "kafka", &["kafka"]),
         (cfg!(feature = "postgres"), "postgres", &["postgres"]),
         (cfg!(feature = "s3"), "s3", &["s3"]),
+        (cfg!(feature = "singer"), "singer", &["singer"]),
     ];
     for (built_in, feature, plugins) in left_out {
         for plugin in plugins.iter().filter(|_| !built_in) {
             registry.leave_out(plugin, feature);
         }
     }
+}
+
+/// Returns the program that supervises taps: this one.
+#[cfg(feature = "singer")]
+fn own_supervisor() -> Vec<std::ffi::OsString> {
+    vec![anabranch_ops_program::supervise::own_program("anabranch")]
 }

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// True in the `anabranch` program, which can start itself as a worker process; false in tests that call its modules.
 static IS_PROGRAM: AtomicBool = AtomicBool::new(false);
 
-/// Runs this process as a worker, if its arguments say so: as the supervisor of a connector, or for scripts. Returns the
+/// Runs this process as a worker, if its arguments say so: as the supervisor of a program, or for scripts. Returns the
 /// exit code when the work is done, and `None` in any other process. Starts no thread before.
 pub fn requested() -> Option<ExitCode> {
-    #[cfg(feature = "grpc")]
-    if let Some(code) = anabranch_ops_grpc::supervise::requested(std::env::args_os()) {
+    #[cfg(any(feature = "grpc", feature = "singer"))]
+    if let Some(code) = anabranch_ops_program::supervise::requested(std::env::args_os()) {
         return Some(code);
     }
     #[cfg(feature = "js")]

@@ -1,7 +1,7 @@
 //! Tables: which ones a source reads, and their columns and keys.
 
 use anabranch_record::fault::Fault;
-use anabranch_record::text::Str;
+use anabranch_record::text::{Str, matches_stars};
 use serde::Deserialize;
 
 use super::database::Database;
@@ -178,7 +178,7 @@ impl Selector {
     fn selects_named(&self, of_schema: &str, named: &str) -> bool {
         match self {
             Selector::Named { schema, name } => schema == of_schema && name == named,
-            Selector::Matching { schema, name } => matches(schema, of_schema) && matches(name, named),
+            Selector::Matching { schema, name } => matches_stars(schema, of_schema) && matches_stars(name, named),
         }
     }
 
@@ -213,17 +213,6 @@ impl Selector {
                  AND c.relname NOT IN ('anabranch_marks', 'anabranch_writers')"
                 .to_owned(),
         }
-    }
-}
-
-/// Returns `true` if a text matches a pattern in which `*` stands for any text.
-fn matches(pattern: &str, text: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == text,
-        Some((head, tail)) => text.strip_prefix(head).is_some_and(|rest| {
-            let mut ends = rest.char_indices().map(|(at, _)| at).chain([rest.len()]);
-            ends.any(|at| matches(tail, &rest[at..]))
-        }),
     }
 }
 
@@ -350,7 +339,7 @@ pub(super) mod tests {
             ("a*b*c", "ac", false),
             ("é*", "éa", true),
         ] {
-            assert_eq!(matches(pattern, text), matched, "{pattern} {text}");
+            assert_eq!(matches_stars(pattern, text), matched, "{pattern} {text}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anabranch_ops_grpc as grpc;
+use anabranch_ops_program::supervise;
 use anabranch_plugin::registry::Registry;
 #[cfg(feature = "avro")]
 use anabranch_plugin::registry::StandaloneConnector;
@@ -13,7 +14,7 @@ pub(super) fn add(registry: &mut Registry, settings: &Settings) {
     let found = Arc::new(grpc::Settings {
         directory: settings.connectors.path.clone(),
         cache: super::cache("connectors"),
-        supervisor: vec![grpc::supervise::own_program("anabranch")],
+        supervisor: vec![supervise::own_program("anabranch")],
         record_limit: settings.connectors.record_limit,
         patience: settings.connectors.timeout,
         equal_refusals: settings.connectors.equal_refusals,
