@@ -68,6 +68,7 @@ const PROGRAM: [(&str, &str, &[&str]); 10] = [
             "anabranch-ops-kafka",
             "anabranch-ops-postgres",
             "anabranch-ops-s3",
+            "anabranch-ops-vrl",
             "anabranch-ops-wasm",
             "anabranch-plugin",
             "anabranch-process",
@@ -238,6 +239,7 @@ fn crates_depend_one_way() {
         ("anabranch-ops-opencdc", &[]),
         ("anabranch-ops-postgres", &["anabranch-ops-tls"]),
         ("anabranch-ops-s3", &["anabranch-ops-tls"]),
+        ("anabranch-ops-vrl", &[]),
         ("anabranch-ops-wasm", &["anabranch-ops-opencdc"]),
     ] {
         let besides: BTreeSet<String> = found[name].difference(&contracts).cloned().collect();
@@ -245,7 +247,7 @@ fn crates_depend_one_way() {
     }
     // Plugins do not know the program, and of the program only the registry knows all of them.
     let families =
-        ["ai", "avro", "grpc", "http", "js", "kafka", "postgres", "s3", "wasm"].map(|f| format!("anabranch-ops-{f}"));
+        ["ai", "avro", "grpc", "http", "js", "kafka", "postgres", "s3", "vrl", "wasm"].map(|f| format!("anabranch-ops-{f}"));
     let knowing = PROGRAM.iter().filter(|(name, ..)| families.iter().all(|family| found[*name].contains(family)));
     assert_eq!(knowing.map(|(name, ..)| *name).collect::<Vec<_>>(), ["anabranch-registry"]);
 }

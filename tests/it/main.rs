@@ -124,6 +124,7 @@ mod ui;
 mod upstream;
 mod validate;
 #[cfg(all(feature = "http", feature = "wasm"))]
+mod vrl;
 mod wasm;
 #[cfg(feature = "http")]
 mod webhook;

@@ -45,6 +45,8 @@ pub fn codes() -> Vec<Code> {
         anabranch_ops_postgres::codes::ALL,
         #[cfg(feature = "s3")]
         anabranch_ops_s3::codes::ALL,
+        #[cfg(feature = "vrl")]
+        anabranch_ops_vrl::codes::ALL,
         #[cfg(feature = "wasm")]
         anabranch_ops_wasm::codes::ALL,
     ]
@@ -69,6 +71,8 @@ fn families(registry: &mut Registry, memory: Option<usize>) {
     anabranch_ops_postgres::register(registry);
     #[cfg(feature = "s3")]
     anabranch_ops_s3::register(registry);
+    #[cfg(feature = "vrl")]
+    anabranch_ops_vrl::register(registry);
 
     let left_out: &[(bool, &'static str, &[&'static str])] = &[
         (
@@ -91,6 +95,7 @@ fn families(registry: &mut Registry, memory: Option<usize>) {
         (cfg!(feature = "kafka"), "kafka", &["kafka"]),
         (cfg!(feature = "postgres"), "postgres", &["postgres"]),
         (cfg!(feature = "s3"), "s3", &["s3"]),
+        (cfg!(feature = "vrl"), "vrl", &["vrl"]),
     ];
     for (built_in, feature, plugins) in left_out {
         for plugin in plugins.iter().filter(|_| !built_in) {
