@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use vrl::compiler::Function;
 
-pub(crate) use limits::MOST_BYTES;
+pub(crate) use limits::MostBytes;
 
 /// Returns the functions that a program can call.
 pub(crate) fn all() -> &'static [Box<dyn Function>] {

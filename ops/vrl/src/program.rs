@@ -220,7 +220,7 @@ fn compile(source: ProgramSource, most_bytes: functions::MostBytes) -> Result<Ch
     let rest = || kind_of_rest(|_| kind_of_any_data());
     let any = typed(&tree, kind_of_any_data(), rest(), most_bytes);
     let of_form = |form: PayloadForm| typed(&tree, form.kind(), rest(), most_bytes);
-    let mut exact = PayloadForm::ALL.map(of_form);
+    let exact = PayloadForm::ALL.map(of_form);
     if any.is_err() && exact.iter().all(Result::is_err) {
         let lists: Vec<Vec<ProgramFlaw>> =
             exact.iter().chain([&any]).filter_map(|result| result.as_ref().err()).map(flaws_of).collect();
@@ -231,14 +231,12 @@ fn compile(source: ProgramSource, most_bytes: functions::MostBytes) -> Result<Ch
         warnings.extend(flaws_of(list));
     }
     warnings.extend(flaws_of(&unused));
-    let forms = PayloadForm::ALL.map(|form| match std::mem::replace(&mut exact[form as usize], Err(Vec::new().into())) {
-        Ok((program, _)) => Ok(program),
-        Err(flaws) => match &any {
-            Ok((program, _)) => Ok(program.clone()),
-            Err(_) => Err(flaws_of(&flaws).into_iter().next().unwrap_or_else(|| {
-                ProgramFlaw::of_whole(codes::VRL_INVALID, "it does not compile", "give the processor a condition")
-            })),
-        },
+    let forms = exact.map(|exact| match (exact, &any) {
+        (Ok((program, _)), _) => Ok(program),
+        (Err(_), Ok((program, _))) => Ok(program.clone()),
+        (Err(flaws), Err(_)) => Err(flaws_of(&flaws).into_iter().next().unwrap_or_else(|| {
+            ProgramFlaw::of_whole(codes::VRL_INVALID, "it does not compile", "give the processor a condition")
+        })),
     });
     let infos: Vec<_> = forms.iter().flatten().map(|program| program.info().clone()).collect();
     let queries: Vec<&OwnedTargetPath> = infos.iter().flat_map(|info| &info.target_queries).collect();
