@@ -5,13 +5,16 @@ use anabranch_plugin::registry::Registry;
 use anabranch_plugin::testing::configured::{Opened, processor};
 use anabranch_plugin::testing::host;
 use anabranch_plugin::testing::json::record;
-use anabranch_record::Record;
-use serde_json::{Value, json};
+use anabranch_record::{Data, Record};
+use serde_json::Value;
 use vrl::compiler::function::Example;
 
 /// Examples whose result differs here, each with the reason.
-const DIFFERENT: [(&str, &str, &str); 1] =
-    [("parse_groks", "Parse using aliases from file", "reads a file, which no program can do here")];
+const DIFFERENT: [(&str, &str, &str); 3] = [
+    ("chunks", "Chunks do not respect unicode code point boundaries", "bytes that are not UTF-8 are base64 in JSON"),
+    ("encode_zstd", "Encode to Zstd", "the frame depends on the version of the compressor"),
+    ("parse_groks", "Parse using aliases from file", "reads a file, which no program can do here"),
+];
 
 /// Puts the result of a program into the key.
 fn keyed(source: &str) -> String {
@@ -27,21 +30,30 @@ fn configured(program: &str) -> Result<Configured, Vec<String>> {
 /// Runs an example. Returns its result as JSON, or the message of its error.
 fn run(example: &Example) -> Result<Value, String> {
     let input = example.input.unwrap_or("{}");
-    let configured = configured(&keyed(example.source)).map_err(|said| said.join("; "))?;
+    let configured = match configured(&keyed(example.source)) {
+        // The library does not set fields of `%` after an array in `.`: the records are the result.
+        Err(said) if said[0].contains("E642") => configured(example.source),
+        other => other,
+    };
+    let configured = configured.map_err(|said| said.join("; "))?;
     let mut records: Vec<Record> = vec![record(&format!(r#"{{"operation":"create","payload":{{"after":{input}}}}}"#))];
     let mut decisions = Opened::new(&configured, host()).unwrap().process(&mut records, None);
     match decisions.pop().map(|(_, decision)| decision) {
         None | Some(Decision::Keep) => {}
         Some(Decision::Fail(fault)) => return Err(fault.message()),
-        // The record is split, so the key of one of them has the result.
-        Some(decision @ (Decision::Split(_) | Decision::Pieces(_))) => records = decision.into_records(),
+        Some(decision @ (Decision::Split(_) | Decision::Pieces(_))) => {
+            return Ok(decision.into_records().iter().map(|record| json(&record.payload.after)).collect());
+        }
         // Without records, there is no key. Only an empty array does that.
-        Some(Decision::Filter) => return Ok(json!([])),
+        Some(Decision::Filter) => return Ok(Value::Array(Vec::new())),
     }
+    Ok(json(&records[0].key)["result"].clone())
+}
+
+fn json(data: &Data) -> Value {
     let mut text = Vec::new();
-    anabranch_record::json::write_data(&records[0].key, &mut text).unwrap();
-    let key: Value = serde_json::from_slice(&text).unwrap();
-    Ok(key["result"].clone())
+    anabranch_record::json::write_data(data, &mut text).unwrap();
+    serde_json::from_slice(&text).unwrap()
 }
 
 /// Returns the expected result as JSON: a text of the example is a JSON value, or a literal of the language.

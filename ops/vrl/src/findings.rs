@@ -7,6 +7,7 @@ use anabranch_record::access::Access;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::reference::Side;
 use anabranch_record::text::Str;
+use vrl::path::{OwnedSegment, OwnedTargetPath, OwnedValuePath, PathPrefix};
 use vrl::value::Kind;
 use vrl::value::kind::Collection;
 
@@ -105,13 +106,14 @@ impl Findings<'_> {
             }
             return None;
         }
-        if let (true, Some(flaw)) = (usual, self.misplaced(form)) {
-            self.report(flow, only, &flaw, Some(before.after.since));
-            if only {
+        if let (true, Some((flaw, sets))) = (usual, self.misplaced(form)) {
+            self.report(flow, only && sets, &flaw, Some(before.after.since));
+            if only && sets {
                 return None;
             }
         }
-        match self.program.typed(kinds::of_form(&before.after, form), rest.clone()) {
+        let event = self.overwritable(kinds::of_form(&before.after, form));
+        match self.program.typed(event, rest.clone()) {
             Ok(program) => {
                 let after = program.final_type_info().state.external;
                 let types = TypesAfter { event: after.target_kind().clone(), rest: after.metadata_kind().clone() };
@@ -131,6 +133,27 @@ impl Findings<'_> {
         }
     }
 
+    /// Returns the type with an object wherever the program sets a field in one. Without the object, the library refuses
+    /// the assignment, although it creates the object. It also looks for the parents of fields of `%` in `.`.
+    fn overwritable(&self, mut event: Kind) -> Kind {
+        let sets_rest = self.program.facts.writes.iter().any(|write| write.path.prefix == PathPrefix::Metadata);
+        match (event.contains_object(), sets_rest) {
+            (true, _) => {}
+            (false, true) => return event.or_object(Collection::any()),
+            (false, false) => return event,
+        }
+        for write in &self.program.facts.writes {
+            for length in 1..write.path.path.segments.len() {
+                let parent = OwnedValuePath { segments: write.path.path.segments[..length].to_vec() };
+                if let Some(OwnedSegment::Field(_)) = write.path.path.segments.get(length) {
+                    let kind = event.at_path(&parent).or_object(Collection::any());
+                    event.insert(&parent, kind);
+                }
+            }
+        }
+        event
+    }
+
     /// Returns the types after a program of which nothing but its assignments is known.
     fn unknown_after(&self, before: &RecordShape, form: PayloadForm, rest: &Kind) -> TypesAfter {
         let mut types = TypesAfter { event: kinds::of_form(&before.after, form), rest: rest.clone() };
@@ -140,27 +163,37 @@ impl Findings<'_> {
         types
     }
 
-    /// Returns the flaw of a program that sets or reads a field of `.` before it replaces `.`, which has no fields.
-    fn misplaced(&self, form: PayloadForm) -> Option<ProgramFlaw> {
+    /// Returns the flaw of a program that sets or reads a field of `.` before it replaces `.`, which has no fields, and
+    /// whether it sets it: then the record fails.
+    fn misplaced(&self, form: PayloadForm) -> Option<(ProgramFlaw, bool)> {
         if form == PayloadForm::Structured {
             return None;
         }
-        let replaced = self.program.facts.writes.iter().filter(|write| write.path == vrl::path::OwnedTargetPath::event_root());
+        let facts = &self.program.facts;
+        let replaced = facts.writes.iter().filter(|write| write.path == OwnedTargetPath::event_root());
         let replaced = replaced.map(|write| write.place.start).min();
-        let is_field = |path| matches!(Spot::of(path), Ok(Spot { part: TargetPart::Data(Side::After), names }) if !names.is_empty());
-        let writes = self.program.facts.writes.iter().filter(|write| !write.removed).map(|write| (&write.path, &write.place));
-        let reads = self.program.facts.reads.iter().filter(|read| !read.tested && form == PayloadForm::Raw);
-        let accesses = writes.chain(reads.map(|read| (&read.path, &read.place)));
-        let mut certain = accesses.filter(|(path, place)| {
-            is_field(path) && !self.program.is_guarded(place) && replaced.is_none_or(|replaced| place.start < replaced)
-        });
-        let (path, place) = certain.next()?;
-        let message = format!("every record with this payload fails or is not changed here: the payload is {}, so {path} is not a field", form.text());
+        let is_field = |path: &OwnedTargetPath| path.prefix == PathPrefix::Event && !path.path.is_root();
+        let is_certain = |place: &Range<usize>| {
+            !self.program.is_guarded(place) && replaced.is_none_or(|replaced| place.start < replaced)
+        };
+        let mut writes = facts.writes.iter().filter(|write| !write.removed);
+        let mut reads = facts.reads.iter().filter(|read| !read.tested && form == PayloadForm::Raw);
+        let (place, message, sets) = match writes.find(|write| is_field(&write.path) && is_certain(&write.place)) {
+            Some(write) => {
+                let message = format!("every record fails here: the payload is {}, so it has no field {}", form.text(), write.path);
+                (&write.place, message, true)
+            }
+            None => {
+                let read = reads.find(|read| is_field(&read.path) && is_certain(&read.place))?;
+                (&read.place, format!("this is null: the payload is {}, so it has no field {}", form.text(), read.path), false)
+            }
+        };
         let hint = match form {
             PayloadForm::Raw => "decode it first, with json.decode or `. = parse_json!(.)`",
             _ => "give the processor a condition, such as `{{ ne .Operation \"delete\" }}`",
         };
-        Some(ProgramFlaw { code: codes::VRL_MISTAKE, ..ProgramFlaw::at(place.clone(), message, Some(hint.to_owned())) })
+        let flaw = ProgramFlaw { code: codes::VRL_MISTAKE, ..ProgramFlaw::at(place.clone(), message, Some(hint.to_owned())) };
+        Some((flaw, sets))
     }
 
     /// Reports data that never becomes data of a record.
@@ -206,7 +239,11 @@ impl Findings<'_> {
         }
         for spot in spots {
             let differs = self.may_differ(&spot);
-            let kind = kind_at(types, &spot);
+            let kind = match self.program.writes.iter().any(|write| write.changes_part_of(&spot)) {
+                // The types of the library assume that a map which is changed in a part was there before.
+                true => without_fields(&kind_at(types, &spot)),
+                false => kind_at(types, &spot),
+            };
             match spot.part {
                 TargetPart::Data(side) => set_data(&mut after, side, &spot.names, &kind, differs),
                 TargetPart::Metadata => set_entry(&mut after.metadata, spot.names.first(), &kind, differs),
@@ -332,6 +369,14 @@ fn set_data(record: &mut RecordShape, side: Side, names: &[Str], kind: &Kind, di
         let ty = kinds::type_of(&exists);
         let field = if kind.contains_undefined() { Field::optional(ty) } else { Field::present(ty) };
         fields.insert(name.clone(), field);
+    }
+}
+
+/// Returns the type with unknown fields.
+fn without_fields(kind: &Kind) -> Kind {
+    match kind.contains_object() {
+        true => kind.without_object().or_object(Collection::any()),
+        false => kind.clone(),
     }
 }
 

@@ -159,6 +159,22 @@ impl CheckedProgram {
     }
 }
 
+/// Number of the library's finding that a field is set in a value that is never an object.
+const NO_PARENT: usize = 642;
+
+/// Explains findings about fields of `%`, for whose parents the library looks in `.`.
+fn explained(mut flaws: Vec<ProgramFlaw>, facts: &Facts) -> Vec<ProgramFlaw> {
+    let of_rest = |place: &Range<usize>| {
+        let touches = |write: &syntax::PathWrite| write.place.start < place.end && place.start < write.place.end;
+        facts.writes.iter().any(|write| write.path.prefix == PathPrefix::Metadata && touches(write))
+    };
+    for flaw in flaws.iter_mut().filter(|flaw| flaw.number == NO_PARENT && flaw.place.as_ref().is_some_and(of_rest)) {
+        flaw.message = "the language's compiler refuses to set a field of % here (E642), because . is a value of known fields".to_owned();
+        flaw.hint = Some("set it before the assignment of ., for example: parsed = …, %metadata.x = …, . = parsed".to_owned());
+    }
+    flaws
+}
+
 /// Runs `work` on a thread with a large stack.
 fn deep<R: Send>(work: impl FnOnce() -> R + Send) -> Result<R, String> {
     std::thread::scope(|scope| {
@@ -222,9 +238,11 @@ fn compile(source: ProgramSource, most_bytes: functions::MostBytes) -> Result<Ch
     let of_form = |form: PayloadForm| typed(&tree, form.kind(), rest(), most_bytes);
     let exact = PayloadForm::ALL.map(of_form);
     if any.is_err() && exact.iter().all(Result::is_err) {
-        let lists: Vec<Vec<ProgramFlaw>> =
-            exact.iter().chain([&any]).filter_map(|result| result.as_ref().err()).map(flaws_of).collect();
-        return Err(common(&lists));
+        // The author had one form in mind: probably the one with the fewest flaws. Nobody writes programs for null.
+        let [structured, raw, _] = &exact;
+        let lists = [&any, structured, raw].into_iter().filter_map(|result| result.as_ref().err());
+        let fewest = lists.map(flaws_of).min_by_key(Vec::len).unwrap_or_default();
+        return Err(explained(fewest, &facts));
     }
     let mut warnings = Vec::new();
     for (_, list) in exact.iter().flatten().take(1).chain(any.iter().take(1)).take(1) {
@@ -328,15 +346,4 @@ fn unknown_fields(facts: &Facts) -> Result<(), Vec<ProgramFlaw>> {
         }
     }
     if flaws.is_empty() { Ok(()) } else { Err(flaws) }
-}
-
-/// Of the flaws of several compilations, returns those that all of them have. If there are none, returns those of the
-/// last, which knows least about the payload.
-fn common(lists: &[Vec<ProgramFlaw>]) -> Vec<ProgramFlaw> {
-    let Some((last, others)) = lists.split_last() else { return Vec::new() };
-    let in_all = |flaw: &&ProgramFlaw| {
-        others.iter().all(|list| list.iter().any(|other| (other.number, &other.place) == (flaw.number, &flaw.place)))
-    };
-    let shared: Vec<ProgramFlaw> = last.iter().filter(in_all).cloned().collect();
-    if shared.is_empty() { last.clone() } else { shared }
 }

@@ -1,10 +1,10 @@
 //! A record as the target of a program.
 
 use vrl::compiler::{SecretTarget, Target};
-use vrl::path::{OwnedTargetPath, PathPrefix};
+use vrl::path::{OwnedSegment, OwnedTargetPath, PathPrefix};
 use vrl::value::Value;
 
-use crate::spot::{NoSpot, Spot, TargetPart};
+use crate::spot::{Spot, TargetPart};
 use crate::weight::weight;
 
 /// A path that a program sets or removes.
@@ -16,6 +16,13 @@ pub(crate) struct WrittenPath {
     pub(crate) spot: Spot,
     /// The path of that place.
     pub(crate) place: OwnedTargetPath,
+}
+
+impl WrittenPath {
+    /// Returns `true` if the path is a part of a field, and not all of it.
+    pub(crate) fn changes_part_of(&self, field: &Spot) -> bool {
+        field.contains(&self.spot) && self.path.path.segments.len() > field.path().path.segments.len()
+    }
 }
 
 /// The reason why a program ended early, or its result cannot be used.
@@ -108,13 +115,18 @@ impl<'p> RecordTarget<'p> {
 
     /// Returns `true` if the path is a field of data that has no fields.
     fn is_misplaced(&self, path: &OwnedTargetPath) -> bool {
-        let place = match Spot::of(path) {
-            Ok(Spot { part: TargetPart::Data(_), names }) if !names.is_empty() => names,
-            Ok(_) | Err(NoSpot::All | NoSpot::Unknown(_)) => return false,
+        // The key and the payload before the change are fields of `%`.
+        let data = match (path.prefix, &path.path.segments[..]) {
+            (PathPrefix::Event, [OwnedSegment::Field(_), ..]) => Some(&self.event),
+            (PathPrefix::Metadata, [part @ OwnedSegment::Field(_), OwnedSegment::Field(_), ..]) => {
+                match Spot::of(path).map(|spot| spot.part) {
+                    Ok(TargetPart::Data(_)) => self.rest.get(std::slice::from_ref(part)),
+                    _ => return false,
+                }
+            }
+            _ => return false,
         };
-        let above = path.path.segments.len() - place.len();
-        let data = OwnedTargetPath { prefix: path.prefix, path: path.path.segments[..above].to_vec().into() };
-        !self.root(path.prefix).get(&data.path).is_some_and(Value::is_object)
+        !data.is_some_and(Value::is_object)
     }
 }
 

@@ -77,10 +77,7 @@ impl FunctionExpression for Product {
         }
         let kind = match () {
             () if left.is_integer() && right.is_integer() => Kind::integer(),
-            () if (left.is_bytes() && right.is_integer()) || (left.is_integer() && right.is_bytes()) => {
-                // A constant product may be too long as well.
-                return left.union(right).fallible().with_kind(Kind::bytes());
-            }
+            () if (left.is_bytes() && right.is_integer()) || (left.is_integer() && right.is_bytes()) => Kind::bytes(),
             () => return left.union(right).fallible().with_kind(Kind::bytes().or_integer().or_float()),
         };
         left.union(right).with_kind(kind)
