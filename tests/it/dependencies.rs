@@ -246,8 +246,8 @@ fn crates_depend_one_way() {
         assert_eq!(besides, set(shared), "{name}");
     }
     // Plugins do not know the program, and of the program only the registry knows all of them.
-    let families =
-        ["ai", "avro", "grpc", "http", "js", "kafka", "postgres", "s3", "vrl", "wasm"].map(|f| format!("anabranch-ops-{f}"));
+    let families = ["ai", "avro", "grpc", "http", "js", "kafka", "postgres", "s3", "vrl", "wasm"]
+        .map(|f| format!("anabranch-ops-{f}"));
     let knowing = PROGRAM.iter().filter(|(name, ..)| families.iter().all(|family| found[*name].contains(family)));
     assert_eq!(knowing.map(|(name, ..)| *name).collect::<Vec<_>>(), ["anabranch-registry"]);
 }

@@ -56,7 +56,10 @@ fn an_access_log_is_parsed() {
     );
     assert_eq!(records.len(), 1, "{records:?}");
     let after = &records[0]["payload"]["after"];
-    assert_eq!((&after["client"], &after["user"], &after["status"]), (&json!("172.17.0.1"), &json!("alice"), &json!(200)));
+    assert_eq!(
+        (&after["client"], &after["user"], &after["status"]),
+        (&json!("172.17.0.1"), &json!("alice"), &json!(200))
+    );
     assert_eq!(after["query"], json!({"id": "7", "q": "a b"}));
     assert_eq!(after["timestamp"], "2026-03-31T12:04:07Z");
     assert_eq!(errors.len(), 1);
@@ -65,7 +68,8 @@ fn an_access_log_is_parsed() {
 
 #[test]
 fn syslog_is_parsed() {
-    let (records, errors) = run("Syslog", "<13>1 2026-03-13T20:45:38.119Z host.example app 2426 ID931 - it began\n<13>no syslog\n");
+    let (records, errors) =
+        run("Syslog", "<13>1 2026-03-13T20:45:38.119Z host.example app 2426 ID931 - it began\n<13>no syslog\n");
     assert_eq!(records[0]["payload"]["after"]["message"], "it began");
     assert_eq!(records[0]["payload"]["after"]["severity"], "notice");
     assert_eq!(records[0]["key"], "aG9zdC5leGFtcGxl");

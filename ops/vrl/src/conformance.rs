@@ -24,7 +24,7 @@ fn keyed(source: &str) -> String {
 fn configured(program: &str) -> Result<Configured, Vec<String>> {
     let mut registry = Registry::new();
     crate::register(&mut registry);
-    processor(&registry.operator("vrl").unwrap(), &[("program", program)])
+    processor(registry.operator("vrl").unwrap(), &[("program", program)])
 }
 
 /// Runs an example. Returns its result as JSON, or the message of its error.
@@ -125,7 +125,10 @@ fn every_example_of_the_library_has_its_result() {
                 _ => false,
             };
             if !is_right {
-                wrong.push(format!("{name}: {}\n  {:?}\n  found  {found:?}\n  wanted {:?}", example.title, example.source, example.result));
+                wrong.push(format!(
+                    "{name}: {}\n  {:?}\n  found  {found:?}\n  wanted {:?}",
+                    example.title, example.source, example.result
+                ));
             }
         }
     }

@@ -89,7 +89,8 @@ impl Findings<'_> {
         rest: &Kind,
     ) -> Option<TypesAfter> {
         let only = forms.len() == 1;
-        let usual = only || form == PayloadForm::Structured && before.after.form() == Some(Form::Structured)
+        let usual = only
+            || form == PayloadForm::Structured && before.after.form() == Some(Form::Structured)
             || form == PayloadForm::Raw && before.after.form() == Some(Form::Raw);
         if let Err(flaw) = self.program.of_form(form) {
             if usual {
@@ -98,7 +99,11 @@ impl Findings<'_> {
                     .or_else(|| flaw.hint.clone());
                 let flaw = ProgramFlaw {
                     code: codes::VRL_MISTAKE,
-                    message: format!("the payload is {}, for which the program does not compile: {}", form.text(), flaw.message),
+                    message: format!(
+                        "the payload is {}, for which the program does not compile: {}",
+                        form.text(),
+                        flaw.message
+                    ),
                     hint,
                     ..flaw.clone()
                 };
@@ -180,19 +185,28 @@ impl Findings<'_> {
         let mut reads = facts.reads.iter().filter(|read| !read.tested && form == PayloadForm::Raw);
         let (place, message, sets) = match writes.find(|write| is_field(&write.path) && is_certain(&write.place)) {
             Some(write) => {
-                let message = format!("every record fails here: the payload is {}, so it has no field {}", form.text(), write.path);
+                let message = format!(
+                    "every record fails here: the payload is {}, so it has no field {}",
+                    form.text(),
+                    write.path
+                );
                 (&write.place, message, true)
             }
             None => {
                 let read = reads.find(|read| is_field(&read.path) && is_certain(&read.place))?;
-                (&read.place, format!("this is null: the payload is {}, so it has no field {}", form.text(), read.path), false)
+                (
+                    &read.place,
+                    format!("this is null: the payload is {}, so it has no field {}", form.text(), read.path),
+                    false,
+                )
             }
         };
         let hint = match form {
             PayloadForm::Raw => "decode it first, with json.decode or `. = parse_json!(.)`",
             _ => "give the processor a condition, such as `{{ ne .Operation \"delete\" }}`",
         };
-        let flaw = ProgramFlaw { code: codes::VRL_MISTAKE, ..ProgramFlaw::at(place.clone(), message, Some(hint.to_owned())) };
+        let flaw =
+            ProgramFlaw { code: codes::VRL_MISTAKE, ..ProgramFlaw::at(place.clone(), message, Some(hint.to_owned())) };
         Some((flaw, sets))
     }
 
@@ -206,7 +220,10 @@ impl Findings<'_> {
                 continue;
             }
             let place = self.program.facts.writes.iter().find(|write| Spot::of(&write.path).as_ref() == Ok(spot));
-            let message = format!("{side} becomes a value of type {kind}, and it can only be an object, a string or null", side = side.as_str());
+            let message = format!(
+                "{side} becomes a value of type {kind}, and it can only be an object, a string or null",
+                side = side.as_str()
+            );
             let flaw = ProgramFlaw {
                 code: codes::VRL_MISTAKE,
                 place: place.map(|write| write.place.clone()),
@@ -222,7 +239,8 @@ impl Findings<'_> {
         let facts = &self.program.facts;
         facts.returns
             || facts.writes.iter().any(|write| {
-                write.in_closure && Spot::of(&write.path).is_ok_and(|other| other.contains(spot) || spot.contains(&other))
+                write.in_closure
+                    && Spot::of(&write.path).is_ok_and(|other| other.contains(spot) || spot.contains(&other))
             })
     }
 
@@ -260,7 +278,8 @@ impl Findings<'_> {
             let Ok(spot) = Spot::of(&read.path) else { continue };
             let Some(name) = spot.names.first() else { continue };
             let is_set = self.program.facts.writes.iter().any(|write| {
-                Spot::of(&write.path).is_ok_and(|set| set.contains(&spot.shortened(1)) || spot.shortened(1).contains(&set))
+                Spot::of(&write.path)
+                    .is_ok_and(|set| set.contains(&spot.shortened(1)) || spot.shortened(1).contains(&set))
             });
             if is_set || read.tested {
                 continue;
@@ -281,11 +300,20 @@ impl Findings<'_> {
                         None => format!("it has: {}", listed(&names)),
                     };
                     let text = message(format!("this is null: {} has no {name:?}", side.as_str()));
-                    flow.warn(codes::FLOW_NO_FIELD, place, text, Some((shape.since, "its fields are known since here".to_owned())), Some(hint));
+                    flow.warn(
+                        codes::FLOW_NO_FIELD,
+                        place,
+                        text,
+                        Some((shape.since, "its fields are known since here".to_owned())),
+                        Some(hint),
+                    );
                 }
                 TargetPart::Metadata if !flow.record.metadata.may_have(&key_of(name)) => {
                     let near = did_you_mean(name, flow.record.metadata.named().map(Str::as_str));
-                    let hint = near.map_or_else(|| "check the name, or set it earlier".to_owned(), |near| format!("did you mean {near:?}?"));
+                    let hint = near.map_or_else(
+                        || "check the name, or set it earlier".to_owned(),
+                        |near| format!("did you mean {near:?}?"),
+                    );
                     let text = message(format!("this is null: no record has the metadata {name:?} here"));
                     flow.warn(codes::FLOW_NO_METADATA, place, text, None, Some(hint));
                 }
@@ -407,7 +435,8 @@ fn set_entry(metadata: &mut Keys, name: Option<&Str>, kind: &Kind, differs: bool
 
 /// Returns the parts that a program reads.
 pub(crate) fn reads(program: &CheckedProgram) -> Access {
-    let all_fields = program.reads_all_fields.then(|| FIELDS.map(|(_, part)| Spot { part, names: Vec::new() }.access()));
+    let all_fields =
+        program.reads_all_fields.then(|| FIELDS.map(|(_, part)| Spot { part, names: Vec::new() }.access()));
     Access::union(program.reads.iter().map(Spot::access).chain(all_fields.into_iter().flatten()))
 }
 
@@ -416,4 +445,3 @@ pub(crate) fn reads(program: &CheckedProgram) -> Access {
 pub(crate) fn writes(program: &CheckedProgram) -> Access {
     Access::union(program.writes.iter().map(|write| write.spot.shortened(1).access()))
 }
-

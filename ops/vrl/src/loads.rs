@@ -139,7 +139,9 @@ impl Loads {
                 TargetPart::Data(side) => self.side(side).data(side.of(record))?,
                 TargetPart::Metadata => match &self.metadata {
                     LoadedFields::All => {
-                        let entry = |(key, text): (&Str, &Str)| (KeyString::from(key.as_str()), ProgramValue::from(text.as_str()));
+                        let entry = |(key, text): (&Str, &Str)| {
+                            (KeyString::from(key.as_str()), ProgramValue::from(text.as_str()))
+                        };
                         ProgramValue::Object(record.metadata.iter().map(entry).collect())
                     }
                     LoadedFields::Some(entries) if entries.is_empty() => continue,

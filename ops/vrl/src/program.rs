@@ -29,6 +29,9 @@ use crate::target::WrittenPath;
 /// Maximum size in bytes of the text of a program.
 const MOST_TEXT: usize = 256 << 10;
 
+/// Maximum nesting of brackets in the text of a program.
+const MOST_BRACKETS: usize = 1000;
+
 /// Stack of the thread that compiles a program. The parser nests as deep as the text does, before its depth is known;
 /// memory is used only if it is really nested.
 const STACK: usize = if cfg!(debug_assertions) { 2 << 30 } else { 512 << 20 };
@@ -113,7 +116,16 @@ impl CheckedProgram {
             return Err(vec![ProgramFlaw::of_whole(codes::VRL_TOO_LARGE, message, "split it into several processors")]);
         }
         if source.text.trim().is_empty() {
-            return Err(vec![ProgramFlaw::of_whole(codes::VRL_MISSING, "the program is empty", "set `program` to its text")]);
+            return Err(vec![ProgramFlaw::of_whole(
+                codes::VRL_MISSING,
+                "the program is empty",
+                "set `program` to its text",
+            )]);
+        }
+        if let Some(at) = too_many_brackets(&source.text) {
+            let message = format!("brackets are nested deeper than {MOST_BRACKETS} levels");
+            let flaw = ProgramFlaw::at(at..at + 1, message, Some(DEEP.to_owned()));
+            return Err(vec![ProgramFlaw { code: codes::VRL_TOO_DEEP, ..flaw }]);
         }
         deep(|| compile(source, most_bytes)).unwrap_or_else(|why| {
             let message = format!("the program cannot be checked: {why}");
@@ -169,10 +181,27 @@ fn explained(mut flaws: Vec<ProgramFlaw>, facts: &Facts) -> Vec<ProgramFlaw> {
         facts.writes.iter().any(|write| write.path.prefix == PathPrefix::Metadata && touches(write))
     };
     for flaw in flaws.iter_mut().filter(|flaw| flaw.number == NO_PARENT && flaw.place.as_ref().is_some_and(of_rest)) {
-        flaw.message = "the language's compiler refuses to set a field of % here (E642), because . is a value of known fields".to_owned();
-        flaw.hint = Some("set it before the assignment of ., for example: parsed = …, %metadata.x = …, . = parsed".to_owned());
+        flaw.message =
+            "the language's compiler refuses to set a field of % here (E642), because . is a value of known fields"
+                .to_owned();
+        flaw.hint =
+            Some("set it before the assignment of ., for example: parsed = …, %metadata.x = …, . = parsed".to_owned());
     }
     flaws
+}
+
+/// Returns the place of the first bracket that is nested too deeply, before parsing: the time of the parser is quadratic
+/// in the depth. Brackets in strings count.
+fn too_many_brackets(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    text.bytes().position(|byte| {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth > MOST_BRACKETS
+    })
 }
 
 /// Runs `work` on a thread with a large stack.
@@ -231,7 +260,10 @@ fn compile(source: ProgramSource, most_bytes: functions::MostBytes) -> Result<Ch
     let (tree, facts) = syntax::examine(parsed);
     if let Some(place) = facts.too_deep {
         let message = "the expression is nested too deeply";
-        return Err(vec![ProgramFlaw { code: codes::VRL_TOO_DEEP, ..ProgramFlaw::at(place, message, Some(DEEP.to_owned())) }]);
+        return Err(vec![ProgramFlaw {
+            code: codes::VRL_TOO_DEEP,
+            ..ProgramFlaw::at(place, message, Some(DEEP.to_owned()))
+        }]);
     }
     let rest = || kind_of_rest(|_| kind_of_any_data());
     let any = typed(&tree, kind_of_any_data(), rest(), most_bytes);
@@ -278,7 +310,9 @@ fn compile(source: ProgramSource, most_bytes: functions::MostBytes) -> Result<Ch
         let spot = if compact { spot.shortened(1) } else { spot };
         match writes.iter_mut().find(|write| write.path == *path) {
             // Of two calls, the one that removes parents changes more.
-            Some(known) if spot.contains(&known.spot) => *known = WrittenPath { place: spot.path(), spot, ..known.clone() },
+            Some(known) if spot.contains(&known.spot) => {
+                *known = WrittenPath { place: spot.path(), spot, ..known.clone() }
+            }
             Some(_) => {}
             None => writes.push(WrittenPath { path: path.clone(), place: spot.path(), spot }),
         }
@@ -291,7 +325,8 @@ fn compile(source: ProgramSource, most_bytes: functions::MostBytes) -> Result<Ch
     reads.iter().for_each(|spot| loads.add(spot));
     for WrittenPath { path, spot, .. } in &writes {
         // A part of the place changes, so the rest of it must be there.
-        let is_exact = Spot::of(path).is_ok_and(|exact| exact == *spot) && path.path.segments.len() == spot.path().path.segments.len();
+        let is_exact = Spot::of(path).is_ok_and(|exact| exact == *spot)
+            && path.path.segments.len() == spot.path().path.segments.len();
         if !is_exact {
             loads.add(spot);
         }

@@ -72,7 +72,13 @@ impl ProgramFlaw {
             number => format!("{} (E{number})", diagnostic.message),
         };
         for (at, label) in diagnostic.labels.iter().filter(|label| !label.message.is_empty()).enumerate() {
-            message.push_str(if at == 0 { ": " } else if message.ends_with(':') { " " } else { "; " });
+            message.push_str(if at == 0 {
+                ": "
+            } else if message.ends_with(':') {
+                " "
+            } else {
+                "; "
+            });
             message.push_str(&label.message);
         }
         let label = diagnostic.labels.iter().find(|label| label.primary).or(diagnostic.labels.first());

@@ -128,14 +128,18 @@ impl Walk {
 
     fn container(&mut self, container: Container) -> Container {
         match container {
-            Container::Group(node) => Container::Group(Box::new(node.map(|Group(inner)| Group(self.expression(inner))))),
-            Container::Block(node) => Container::Block(node.map(|block| self.block(block))),
-            Container::Array(node) => {
-                Container::Array(node.map(|array| array.into_iter().map(|node| self.expression(node)).collect::<Array>()))
+            Container::Group(node) => {
+                Container::Group(Box::new(node.map(|Group(inner)| Group(self.expression(inner)))))
             }
-            Container::Object(node) => Container::Object(node.map(|object| {
-                object.into_iter().map(|(key, node)| (key, self.expression(node))).collect::<Object>()
-            })),
+            Container::Block(node) => Container::Block(node.map(|block| self.block(block))),
+            Container::Array(node) => Container::Array(
+                node.map(|array| array.into_iter().map(|node| self.expression(node)).collect::<Array>()),
+            ),
+            Container::Object(node) => {
+                Container::Object(node.map(|object| {
+                    object.into_iter().map(|(key, node)| (key, self.expression(node))).collect::<Object>()
+                }))
+            }
         }
     }
 

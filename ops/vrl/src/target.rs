@@ -51,7 +51,13 @@ pub(crate) struct RecordTarget<'p> {
 impl<'p> RecordTarget<'p> {
     /// Creates a target in which a program can change `paths`, to values of at most this many bytes. `changed` is memory
     /// for reuse.
-    pub(crate) fn new(event: Value, rest: Value, paths: &'p [WrittenPath], most: usize, mut changed: Vec<bool>) -> Self {
+    pub(crate) fn new(
+        event: Value,
+        rest: Value,
+        paths: &'p [WrittenPath],
+        most: usize,
+        mut changed: Vec<bool>,
+    ) -> Self {
         changed.clear();
         changed.resize(paths.len(), false);
         RecordTarget { event, rest, paths, changed, most, refusal: None }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anabranch_plugin::operator::{Decision, Pieces};
 use anabranch_record::fault::Fault;
+use anabranch_record::metadata::Metadata;
 use anabranch_record::reference::Side;
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
-use anabranch_record::metadata::Metadata;
 use anabranch_record::{Data, Operation, Record};
 use vrl::compiler::runtime::{ExecutionControl, Runtime, Terminate};
 use vrl::compiler::{ExpressionError, TimeZone};
@@ -78,11 +78,14 @@ impl Worker {
         let checked = self.program.clone();
         let form = PayloadForm::of(&record.payload.after);
         let program = checked.of_form(form).map_err(|flaw| {
-            let message = format!("the program does not compile for a payload that is {}: {}", form.text(), flaw.message);
+            let message =
+                format!("the program does not compile for a payload that is {}: {}", form.text(), flaw.message);
             Fault::record(codes::VRL_UNFIT, message)
         })?;
         self.check_size(record.weight(), "the record has")?;
-        let not_representable = |error: NotRepresentable| Fault::record(codes::VRL_VALUE, format!("the program reads a value that it cannot hold: {error}"));
+        let not_representable = |error: NotRepresentable| {
+            Fault::record(codes::VRL_VALUE, format!("the program reads a value that it cannot hold: {error}"))
+        };
         let event = checked.loads.event(record).map_err(not_representable)?;
         let rest = checked.loads.rest(record, &checked.sets).map_err(not_representable)?;
         let memory = std::mem::take(&mut self.changed);
@@ -121,7 +124,7 @@ impl Worker {
                     }
                 };
             }
-            Err(Terminate::Abort(error) | Terminate::Error(error)) => return Err(failed(&program.source, error)),
+            Err(Terminate::Abort(error) | Terminate::Error(error)) => return Err(failed(&program.source, &error)),
         }
         let bytes = target.changes().filter_map(|(_, value)| value).map(weight).sum();
         self.check_size(bytes, "the values that the program sets have")?;
@@ -149,7 +152,10 @@ impl Worker {
             ),
             Refusal::TooLarge(bytes) => {
                 let most = self.limits.bytes;
-                Fault::record(codes::VRL_SIZE, format!("the program sets a value of {bytes} bytes, at most {most} are allowed"))
+                Fault::record(
+                    codes::VRL_SIZE,
+                    format!("the program sets a value of {bytes} bytes, at most {most} are allowed"),
+                )
             }
             Refusal::Unannounced(path) => Fault::record(
                 codes::VRL_FAILED,
@@ -222,14 +228,15 @@ fn split(record: &Record, payloads: Vec<Data>) -> Decision {
 
 /// Returns the change of a record; `None` if there is none.
 fn change(record: &Record, spot: &Spot, value: Option<&ProgramValue>) -> Result<Option<RecordChange>, Fault> {
-    let too_deep = |error: TooDeep| Fault::record(codes::VRL_RESULT, format!("the program sets {}: {error}", spot.path()));
+    let too_deep =
+        |error: TooDeep| Fault::record(codes::VRL_RESULT, format!("the program sets {}: {error}", spot.path()));
     Ok(Some(match spot.part {
         TargetPart::Data(side) if spot.names.is_empty() => {
             let before = side.of(record);
             match value {
-                Some(ProgramValue::Array(list)) if side == Side::After => {
-                    RecordChange::Payloads(list.iter().map(|item| data(side, Some(item), before)).collect::<Result<_, _>>()?)
-                }
+                Some(ProgramValue::Array(list)) if side == Side::After => RecordChange::Payloads(
+                    list.iter().map(|item| data(side, Some(item), before)).collect::<Result<_, _>>()?,
+                ),
                 value => RecordChange::Data(side, data(side, value, before)?),
             }
         }
@@ -267,7 +274,9 @@ fn change(record: &Record, spot: &Spot, value: Option<&ProgramValue>) -> Result<
                 let found = value.map_or("removed".to_owned(), ProgramValue::to_string);
                 Fault::record(
                     codes::VRL_RESULT,
-                    format!("%operation is {found}, and it can only be \"create\", \"update\", \"delete\" or \"snapshot\""),
+                    format!(
+                        "%operation is {found}, and it can only be \"create\", \"update\", \"delete\" or \"snapshot\""
+                    ),
                 )
             })?;
             RecordChange::Operation(operation)
@@ -287,11 +296,7 @@ fn data(side: Side, value: Option<&ProgramValue>, before: &Data) -> Result<Data,
         Some(ProgramValue::String(text)) => Ok(Data::Raw(text.as_bytes().clone())),
         Some(other) => Err(Fault::record(
             codes::VRL_RESULT,
-            format!(
-                "{} becomes {}, and it can only be an object, a string or null",
-                side.as_str(),
-                other.kind_str()
-            ),
+            format!("{} becomes {}, and it can only be an object, a string or null", side.as_str(), other.kind_str()),
         )),
     }
 }
@@ -299,7 +304,10 @@ fn data(side: Side, value: Option<&ProgramValue>, before: &Data) -> Result<Data,
 /// Converts an entry of the metadata; `None` if it is removed.
 fn entry(name: &Str, value: Option<&ProgramValue>) -> Result<Option<Str>, Fault> {
     let not_a_text = |found: &str| {
-        Fault::record(codes::VRL_RESULT, format!("the metadata {:?} becomes {found}, and it can only be a text", name.as_str()))
+        Fault::record(
+            codes::VRL_RESULT,
+            format!("the metadata {:?} becomes {found}, and it can only be a text", name.as_str()),
+        )
     };
     Ok(Some(match value {
         None | Some(ProgramValue::Null) => return Ok(None),
@@ -344,8 +352,8 @@ fn set_field(object: &mut Object, names: &[Str], value: Option<Value>) {
 
 /// Returns the fault of an error of the program. The library writes the place into some messages, as bytes.
 #[cold]
-fn failed(source: &ProgramSource, error: ExpressionError) -> Fault {
-    let ExpressionError::Error { message, labels, .. } = &error else {
+fn failed(source: &ProgramSource, error: &ExpressionError) -> Fault {
+    let ExpressionError::Error { message, labels, .. } = error else {
         return Fault::record(codes::VRL_FAILED, error.to_string());
     };
     let called = message.strip_prefix("function call error for \"").and_then(|rest| {

@@ -62,7 +62,11 @@ impl FunctionExpression for Product {
         {
             let bytes = weight(text).saturating_mul(usize::try_from(*times).unwrap_or(0));
             if bytes > self.most.0 {
-                return Err(format!("the product would be a string of {bytes} bytes, at most {} are allowed", self.most.0).into());
+                return Err(format!(
+                    "the product would be a string of {bytes} bytes, at most {} are allowed",
+                    self.most.0
+                )
+                .into());
             }
         }
         Ok(left.try_mul(right)?)

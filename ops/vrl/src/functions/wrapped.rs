@@ -117,7 +117,9 @@ impl FunctionExpression for Copies {
             let bytes = weight(root).saturating_sub(elements).saturating_mul(list.len());
             if bytes > self.most.0 {
                 let (most, count) = (self.most.0, list.len());
-                return Err(format!("{count} copies of the object have {bytes} bytes, at most {most} are allowed").into());
+                return Err(
+                    format!("{count} copies of the object have {bytes} bytes, at most {most} are allowed").into()
+                );
             }
         }
         self.inner.resolve(context)

@@ -81,8 +81,10 @@ fn field(record: &RecordShape, name: &str) -> Option<(Kinds, bool)> {
 
 #[test]
 fn fields_are_set_changed_and_removed() {
-    let program = of(".level = upcase(string!(.level))\n.total = int!(.price) * int!(.count)\ndel(.password)\n.in.new = true");
-    let after = payload(&program, fields(r#"{"level":"info","price":3,"count":4,"password":"x","in":{"old":1},"z":null}"#));
+    let program =
+        of(".level = upcase(string!(.level))\n.total = int!(.price) * int!(.count)\ndel(.password)\n.in.new = true");
+    let after =
+        payload(&program, fields(r#"{"level":"info","price":3,"count":4,"password":"x","in":{"old":1},"z":null}"#));
     let expected = r#"{"count":4,"in":{"new":true,"old":1},"level":"INFO","price":3,"total":12,"z":null}"#;
     assert_eq!(after.as_deref(), Ok(expected));
 }
@@ -128,7 +130,10 @@ fn raw_data_is_a_string() {
 #[test]
 fn a_field_of_raw_data_is_never_set() {
     let said = payload(&of(".a = 1"), "text").unwrap_err();
-    assert_eq!(said, "vrl_not_structured: the program sets .a, but the data that would have this field is not structured");
+    assert_eq!(
+        said,
+        "vrl_not_structured: the program sets .a, but the data that would have this field is not structured"
+    );
     assert!(payload(&of(".a = 1"), Data::Absent).unwrap_err().starts_with("vrl_not_structured"));
     assert!(payload(&of("%key.a = 1"), fields("{}")).unwrap_err().starts_with("vrl_not_structured"));
     assert_eq!(payload(&of(". = {}\n.a = 1"), "text").as_deref(), Ok("{\"a\":1}"));
@@ -205,20 +210,27 @@ fn fields_that_a_program_does_not_name_keep_their_types() {
 
 #[test]
 fn a_list_changes_as_a_whole() {
-    assert_eq!(payload(&of(".l[1] = \"b\""), fields(r#"{"l":["x","y","z"]}"#)).as_deref(), Ok(r#"{"l":["x","b","z"]}"#));
+    assert_eq!(
+        payload(&of(".l[1] = \"b\""), fields(r#"{"l":["x","y","z"]}"#)).as_deref(),
+        Ok(r#"{"l":["x","b","z"]}"#)
+    );
     assert_eq!(payload(&of("del(.l[0])"), fields(r#"{"l":["x","y"]}"#)).as_deref(), Ok(r#"{"l":["y"]}"#));
     assert_eq!(payload(&of("del(.a.b, compact: true)"), fields(r#"{"a":{"b":1},"c":2}"#)).as_deref(), Ok(r#"{"c":2}"#));
     let kept = payload(&of("del(.a.b, compact: true)"), fields(r#"{"a":{"b":1,"d":3}}"#));
     assert_eq!(kept.as_deref(), Ok(r#"{"a":{"d":3}}"#));
     assert_eq!(payload(&of(". |= {\"b\": 2}"), fields(r#"{"a":1}"#)).as_deref(), Ok(r#"{"a":1,"b":2}"#));
     assert_eq!(payload(&of(".a.b.c = 1"), fields(r#"{"a":"text"}"#)).as_deref(), Ok(r#"{"a":{"b":{"c":1}}}"#));
-    assert_eq!(payload(&of("x = {\"y\": .a}\ndel(x.y)\n.b = x"), fields(r#"{"a":1}"#)).as_deref(), Ok(r#"{"a":1,"b":{}}"#));
+    assert_eq!(
+        payload(&of("x = {\"y\": .a}\ndel(x.y)\n.b = x"), fields(r#"{"a":1}"#)).as_deref(),
+        Ok(r#"{"a":1,"b":{}}"#)
+    );
 }
 
 #[test]
 fn the_zone_is_that_of_the_setting() {
     let program = ".t = parse_timestamp!(.t, \"%Y-%m-%d %H:%M\")";
-    let at = |zone: &str| payload(&with(&[("program", program), ("zone", zone)]), fields(r#"{"t":"2026-07-01 12:00"}"#));
+    let at =
+        |zone: &str| payload(&with(&[("program", program), ("zone", zone)]), fields(r#"{"t":"2026-07-01 12:00"}"#));
     assert_eq!(at("UTC").as_deref(), Ok(r#"{"t":"2026-07-01T12:00:00Z"}"#));
     assert_eq!(at("Europe/Berlin").as_deref(), Ok(r#"{"t":"2026-07-01T10:00:00Z"}"#));
     let said = processor(&kind(), &[("program", "."), ("zone", "Europe/Berln")]).err().unwrap();
@@ -260,19 +272,45 @@ fn memory_is_limited() {
     let of_bomb = Data::from(Object::from_iter([("b", Value::Bytes(bomb.into()))]));
     for (program, after, said) in [
         (".x = decode_gzip!(.b)", of_bomb, "the decompressed value has more than 1048576 bytes"),
-        (".x = string!(.a) * int!(.n)", fields(r#"{"a":"aaaa","n":1000000000000}"#), "the product would be a string of 4000000000000 bytes"),
-        (".x = int!(.n) * string!(.a)", fields(r#"{"a":"aaaa","n":1000000}"#), "the product would be a string of 4000000 bytes"),
-        (". = unnest!(.l)", fields(&format!(r#"{{"l":[{}0],"t":{:?}}}"#, "0,".repeat(2000), "t".repeat(1000))), "2001 copies of the object have"),
-        (".x = .a + .a", fields(&format!(r#"{{"a":{:?}}}"#, "t".repeat(600_000))), "the program sets a value of 1200000 bytes"),
-        (".x = .a\n.y = .a", fields(&format!(r#"{{"a":{:?}}}"#, "t".repeat(600_000))), "the values that the program sets have 1200000 bytes"),
+        (
+            ".x = string!(.a) * int!(.n)",
+            fields(r#"{"a":"aaaa","n":1000000000000}"#),
+            "the product would be a string of 4000000000000 bytes",
+        ),
+        (
+            ".x = int!(.n) * string!(.a)",
+            fields(r#"{"a":"aaaa","n":1000000}"#),
+            "the product would be a string of 4000000 bytes",
+        ),
+        (
+            ". = unnest!(.l)",
+            fields(&format!(r#"{{"l":[{}0],"t":{:?}}}"#, "0,".repeat(2000), "t".repeat(1000))),
+            "2001 copies of the object have",
+        ),
+        (
+            ".x = .a + .a",
+            fields(&format!(r#"{{"a":{:?}}}"#, "t".repeat(600_000))),
+            "the program sets a value of 1200000 bytes",
+        ),
+        (
+            ".x = .a\n.y = .a",
+            fields(&format!(r#"{{"a":{:?}}}"#, "t".repeat(600_000))),
+            "the values that the program sets have 1200000 bytes",
+        ),
         (".x = 1", fields(&format!(r#"{{"a":{:?}}}"#, "t".repeat(1 << 20))), "the record has "),
     ] {
         let outcome = payload(&limited(&program.replace(".a + .a", "string!(.a) + string!(.a)")), after).unwrap_err();
         assert!(outcome.contains(said), "{program}: {outcome}");
     }
-    assert_eq!(payload(&of(".x = string!(.a) * int!(.n)"), fields(r#"{"a":"ab","n":3}"#)).as_deref(), Ok(r#"{"a":"ab","n":3,"x":"ababab"}"#));
+    assert_eq!(
+        payload(&of(".x = string!(.a) * int!(.n)"), fields(r#"{"a":"ab","n":3}"#)).as_deref(),
+        Ok(r#"{"a":"ab","n":3,"x":"ababab"}"#)
+    );
     // The types are those of the operator: numbers need no handling of errors.
-    assert_eq!(payload(&of(".x = float!(.a) * int!(.n)"), fields(r#"{"a":1.5,"n":3}"#)).as_deref(), Ok(r#"{"a":1.5,"n":3,"x":4.5}"#));
+    assert_eq!(
+        payload(&of(".x = float!(.a) * int!(.n)"), fields(r#"{"a":1.5,"n":3}"#)).as_deref(),
+        Ok(r#"{"a":1.5,"n":3,"x":4.5}"#)
+    );
     assert!(refused(".x = .a * .b")[0].contains("E103"), "{:?}", refused(".x = .a * .b"));
 }
 
@@ -304,12 +342,14 @@ fn a_program_that_takes_too_long_is_stopped() {
 #[test]
 fn programs_that_are_nested_without_end_are_refused() {
     for program in [
-        format!(".a = {}1{}", "(".repeat(50_000), ")".repeat(50_000)),
-        format!(".a = {}1", "1 + ".repeat(50_000)),
-        format!(".a = {}true", "!".repeat(100_000)),
-        format!(".a = {}{}", "[".repeat(50_000), "]".repeat(50_000)),
+        format!(".a = {}1{}", "(".repeat(500), ")".repeat(500)),
+        format!(".a = {}1{}", "(".repeat(5_000), ")".repeat(5_000)),
+        format!(".a = {}1", "1 + ".repeat(5_000)),
+        format!(".a = {}true", "!".repeat(10_000)),
+        format!(".a = {}{}", "[".repeat(5_000), "]".repeat(5_000)),
     ] {
-        assert!(refused(&program)[0].contains("nested too deeply"), "{}", &program[..20]);
+        let said = refused(&program);
+        assert!(said[0].contains("nested"), "{}: {said:?}", &program[..20]);
     }
     assert!(refused(&".a = 1\n".repeat(50_000))[0].contains("at most 262144 are allowed"));
     assert_eq!(refused(" \n"), ["vrl needs a program"]);
@@ -444,8 +484,12 @@ fn failed_records_are_unchanged_and_keep_their_positions() {
                 let (after, decision) = run(&configured, &record);
                 match decision {
                     Decision::Fail(_) => prop_assert_eq!(format!("{after:?}"), format!("{record:?}")),
-                    Decision::Split(pieces) => prop_assert!(pieces.iter().all(|piece| piece.position() == record.position())),
-                    Decision::Keep | Decision::Filter | Decision::Pieces(_) => prop_assert_eq!(after.position(), record.position()),
+                    Decision::Split(pieces) => {
+                        prop_assert!(pieces.iter().all(|piece| piece.position() == record.position()));
+                    }
+                    Decision::Keep | Decision::Filter | Decision::Pieces(_) => {
+                        prop_assert_eq!(after.position(), record.position());
+                    }
                 }
                 Ok(())
             })
