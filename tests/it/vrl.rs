@@ -20,8 +20,12 @@ fn with(program: &str) -> String {
 
 /// The example under this heading of the page.
 fn example(heading: &str) -> &'static str {
-    let page = include_str!("../../docs/vrl.md");
-    let (_, section) = page.split_once(&format!("### {heading}\n")).unwrap();
+    example_after(&format!("### {heading}\n"))
+}
+
+/// The first example of the page after this text.
+fn example_after(text: &str) -> &'static str {
+    let (_, section) = include_str!("../../docs/vrl.md").split_once(text).unwrap();
     let (_, program) = section.split_once("```vrl\n").unwrap();
     program.split_once("```").unwrap().0
 }
@@ -42,6 +46,17 @@ fn run(heading: &str, lines: &str) -> (Vec<Value>, Vec<String>) {
 
 fn payloads(records: &[Value]) -> Vec<&Value> {
     records.iter().map(|record| &record["payload"]["after"]).collect()
+}
+
+#[test]
+fn a_field_of_the_rest_is_set_before_the_payload() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "level=info a=b\n");
+    workspace.write("pipelines/p.yaml", file_to_file("map", &with(example_after("became a value whose fields"))));
+    workspace.once();
+    let records = parsed(&workspace, "out.ndjson");
+    assert_eq!(records[0]["metadata"]["level"], "info");
+    assert_eq!(payloads(&records), [&json!({"level": "info", "a": "b"})]);
 }
 
 #[test]

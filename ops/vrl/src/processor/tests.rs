@@ -351,6 +351,17 @@ fn programs_that_are_nested_without_end_are_refused() {
         let said = refused(&program);
         assert!(said[0].contains("nested"), "{}: {said:?}", &program[..20]);
     }
+    // One at the limit is compiled, checked and run on a thread with the usual stack.
+    for program in [
+        format!(".a = {}1{}", "(".repeat(120), ")".repeat(120)),
+        format!(".a = 1{}", " + 1".repeat(120)),
+        format!(".a = {}1{}", "[".repeat(60), "]".repeat(60)),
+        format!("{}.a = 1{}", "if true { ".repeat(60), " }".repeat(60)),
+    ] {
+        let configured = of(&program);
+        flow(&configured, shape(&[("name", Kinds::TEXT)]));
+        assert!(payload(&configured, fields("{}")).is_ok(), "{}", &program[..20]);
+    }
     assert!(refused(&".a = 1\n".repeat(50_000))[0].contains("at most 262144 are allowed"));
     assert_eq!(refused(" \n"), ["vrl needs a program"]);
 }
