@@ -107,12 +107,12 @@ impl Findings<'_> {
                     hint,
                     ..flaw.clone()
                 };
-                self.report(flow, only, &flaw, Some(before.after.since));
+                self.report(flow, only, &flaw, Some((before.after.since, form)));
             }
             return None;
         }
         if let (true, Some((flaw, sets))) = (usual, self.misplaced(form)) {
-            self.report(flow, only && sets, &flaw, Some(before.after.since));
+            self.report(flow, only && sets, &flaw, Some((before.after.since, form)));
             if only && sets {
                 return None;
             }
@@ -183,24 +183,15 @@ impl Findings<'_> {
         };
         let mut writes = facts.writes.iter().filter(|write| !write.removed);
         let mut reads = facts.reads.iter().filter(|read| !read.tested && form == PayloadForm::Raw);
-        let (place, message, sets) = match writes.find(|write| is_field(&write.path) && is_certain(&write.place)) {
-            Some(write) => {
-                let message = format!(
-                    "every record fails here: the payload is {}, so it has no field {}",
-                    form.text(),
-                    write.path
-                );
-                (&write.place, message, true)
-            }
+        let (path, place, sets) = match writes.find(|write| is_field(&write.path) && is_certain(&write.place)) {
+            Some(write) => (&write.path, &write.place, true),
             None => {
                 let read = reads.find(|read| is_field(&read.path) && is_certain(&read.place))?;
-                (
-                    &read.place,
-                    format!("this is null: the payload is {}, so it has no field {}", form.text(), read.path),
-                    false,
-                )
+                (&read.path, &read.place, false)
             }
         };
+        let effect = if sets { "every record fails here" } else { "this is null" };
+        let message = format!("{effect}: the payload is {}, so it has no field {path}", form.text());
         let hint = match form {
             PayloadForm::Raw => "decode it first, with json.decode or `. = parse_json!(.)`",
             _ => "give the processor a condition, such as `{{ ne .Operation \"delete\" }}`",
@@ -219,17 +210,18 @@ impl Findings<'_> {
             if is_list || kinds::shape_of(&kind).is_some() || self.may_differ(spot) {
                 continue;
             }
-            let place = self.program.facts.writes.iter().find(|write| Spot::of(&write.path).as_ref() == Ok(spot));
+            let write = self.program.facts.writes.iter().find(|write| Spot::of(&write.path).as_ref() == Ok(spot));
+            let is_certain = only && write.is_some_and(|write| !self.program.is_guarded(&write.place));
             let message = format!(
                 "{side} becomes a value of type {kind}, and it can only be an object, a string or null",
                 side = side.as_str()
             );
             let flaw = ProgramFlaw {
                 code: codes::VRL_MISTAKE,
-                place: place.map(|write| write.place.clone()),
+                place: write.map(|write| write.place.clone()),
                 ..ProgramFlaw::at(0..0, message, Some("put the value into a field: . = { \"value\": … }".to_owned()))
             };
-            self.report(flow, only, &flaw, None);
+            self.report(flow, is_certain, &flaw, None);
         }
     }
 
@@ -330,13 +322,13 @@ impl Findings<'_> {
     }
 
     /// Reports a flaw: as an error if every record fails.
-    fn report(&self, flow: &mut Flow, fails: bool, flaw: &ProgramFlaw, since: Option<ShapeOrigin>) {
+    fn report(&self, flow: &mut Flow, fails: bool, flaw: &ProgramFlaw, since: Option<(ShapeOrigin, PayloadForm)>) {
         let message = match &flaw.place {
             Some(place) => self.program.source.placed(place.start, &flaw.message),
             None => flaw.message.clone(),
         };
         let place = self.place(flaw.place.as_ref());
-        let since = since.map(|since| (since, "so since here".to_owned()));
+        let since = since.map(|(since, form)| (since, format!("{} since here", form.text())));
         match fails {
             true => flow.fail(flaw.code, place, message, since, flaw.hint.clone()),
             false => flow.warn(codes::VRL_MISTAKE, place, message, since, flaw.hint.clone()),

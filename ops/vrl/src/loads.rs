@@ -6,7 +6,7 @@ use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Record};
 use vrl::value::{KeyString, ObjectMap, Value as ProgramValue};
 
-use crate::spot::{FIELDS, Spot, TargetPart};
+use crate::spot::{FIELDS, Spot, TargetPart, key_of};
 use crate::values::{NotRepresentable, enter, enter_object};
 
 /// The parts of a record that a program reads.
@@ -147,7 +147,7 @@ impl Loads {
                     LoadedFields::Some(entries) if entries.is_empty() => continue,
                     LoadedFields::Some(entries) => {
                         let entry = |field: &LoadedField| {
-                            let text = record.metadata.get(&crate::spot::key_of(&field.name))?;
+                            let text = record.metadata.get(&key_of(&field.name))?;
                             Some((field.key.clone(), ProgramValue::from(text.as_str())))
                         };
                         ProgramValue::Object(entries.iter().filter_map(entry).collect())

@@ -329,6 +329,9 @@ fn compile(source: ProgramSource, most_bytes: functions::MostBytes) -> Result<Ch
             && path.path.segments.len() == spot.path().path.segments.len();
         if !is_exact {
             loads.add(spot);
+            if !reads.contains(spot) {
+                reads.push(spot.clone());
+            }
         }
     }
     let mut sets: Vec<Side> = Vec::new();

@@ -104,6 +104,13 @@ fn the_rest_of_the_record_is_behind_the_percent_sign() {
         text(&after),
         r#"{"position":"Nw==","operation":"update","metadata":{"a.b":"7","from":"create","kept":"k"},"key":{"id":1,"name":"new"},"payload":{"before":{"name":"b"},"after":{"meta":"k","name":"n","position":"7","was":"b"}}}"#
     );
+    let (after, _) = run(&of("%metadata = {\"a\": true, \"b\": null}"), &before);
+    assert_eq!(
+        after.metadata.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect::<Vec<_>>(),
+        [("a", "true")]
+    );
+    let (_, Decision::Fail(fault)) = run(&of("%operation = \"upsert\""), &before) else { panic!("kept") };
+    assert_eq!(fault.code().name(), "vrl_result");
     assert!(refused("%position = \"x\"")[0].contains("read-only"));
     assert!(refused("% = {}")[0].contains("read-only"));
     assert_eq!(refused(".a = %metdata.x"), ["program:1:6: % has no field \"metdata\""]);
@@ -471,7 +478,7 @@ fn the_compiler_knows_the_reads_and_writes() {
 }
 
 /// Programs for properties.
-const PROGRAMS: [&str; 12] = [
+const PROGRAMS: [&str; 19] = [
     ".a = 1",
     ".a.b = .c",
     "del(.a)",
@@ -483,14 +490,21 @@ const PROGRAMS: [&str; 12] = [
     "%before = .",
     "if exists(.a) { .b = 1 } else { abort }",
     "for_each(object(.) ?? {}) -> |k, v| { if k == \"a\" { .b = v } }",
-    ".a = .a ?? 1\nif is_null(.b) { return null }\n.c = 1",
+    "if is_null(.b) { return null }\n.c = 1",
+    "del(.)",
+    ". = {}\n.a = .b",
+    "%operation = .a",
+    "del(%key.a)\n%key.b = 1",
+    "del(.a.b, compact: true)",
+    "if is_object(.) { del(.a) } else { . = {\"raw\": .} }",
+    ".x, .err = to_int(.a)",
 ];
 
 #[test]
 fn failed_records_are_unchanged_and_keep_their_positions() {
     for program in PROGRAMS {
-        let Ok(configured) = processor(&kind(), &[("program", program)]) else { continue };
-        TestRunner::new(ProptestConfig::with_cases(64))
+        let configured = of(program);
+        TestRunner::new(ProptestConfig::with_cases(24))
             .run(&records(), |record| {
                 let (after, decision) = run(&configured, &record);
                 match decision {
@@ -511,8 +525,8 @@ fn failed_records_are_unchanged_and_keep_their_positions() {
 #[test]
 fn the_inferred_shapes_allow_every_record() {
     for program in PROGRAMS {
-        let Ok(configured) = processor(&kind(), &[("program", program)]) else { continue };
-        TestRunner::new(ProptestConfig::with_cases(64))
+        let configured = of(program);
+        TestRunner::new(ProptestConfig::with_cases(24))
             .run(&(records(), records()), |(one, other)| {
                 let mut flow = Flow::new(exact(&one).join(&exact(&other)));
                 configured.flow(&mut flow);
