@@ -356,15 +356,21 @@ fn failed(source: &ProgramSource, error: &ExpressionError) -> Fault {
     let ExpressionError::Error { message, labels, .. } = error else {
         return Fault::record(codes::VRL_FAILED, error.to_string());
     };
-    let called = message.strip_prefix("function call error for \"").and_then(|rest| {
-        let (name, rest) = rest.split_once("\" at (")?;
-        let (place, rest) = rest.split_once("): ")?;
-        let (start, _) = place.split_once(':')?;
-        Some((start.parse().ok()?, format!("{name}: {rest}")))
-    });
+    let called = called(message);
     let labelled = || labels.first().map(|label| (label.span.start(), message.clone()));
     match called.or_else(labelled) {
         Some((start, message)) => Fault::record(codes::VRL_FAILED, source.in_text(start, message)),
         None => Fault::record(codes::VRL_FAILED, message.clone()),
     }
+}
+
+/// Takes the place out of the message of a call, and that of the innermost call out of one whose argument failed.
+fn called(message: &str) -> Option<(usize, String)> {
+    let (name, rest) = message.strip_prefix("function call error for \"")?.split_once("\" at (")?;
+    let (place, rest) = rest.split_once("): ")?;
+    let start = place.split_once(':')?.0.parse().ok()?;
+    Some(match called(rest) {
+        Some((inner, rest)) => (inner, format!("{name}: {rest}")),
+        None => (start, format!("{name}: {rest}")),
+    })
 }

@@ -394,6 +394,11 @@ fn an_error_at_run_time_names_its_place() {
     let (_, Decision::Fail(fault)) = run(&program, &Record::new(fields("{\"c\":1}"))) else { panic!("kept") };
     let place = fault.in_text().unwrap();
     assert_eq!((place.setting, place.line, place.column), ("program", 2, 6));
+    let nested = of(".a = 1\n.b = upcase(downcase(string!(.c)))");
+    let (_, Decision::Fail(fault)) = run(&nested, &Record::new(fields("{\"c\":1}"))) else { panic!("kept") };
+    let place_of_string = fault.in_text().unwrap();
+    assert_eq!((place_of_string.line, place_of_string.column), (2, 22));
+    assert_eq!(place_of_string.message, "upcase: downcase: string: expected string, got integer");
     assert!(place.message.contains("expected string, got integer"), "{}", place.message);
 }
 
