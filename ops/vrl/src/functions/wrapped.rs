@@ -99,7 +99,7 @@ struct Copies {
 }
 
 impl Copies {
-    /// Returns the object and the list in it, if they can be told without evaluating an expression.
+    /// Returns the object and the list in it; `None` if only an evaluation of the path finds them.
     fn operands<'c>(&self, context: &'c Context) -> Option<(&'c Value, &'c [Value])> {
         let root = match (self.path.external_path(), self.path.variable_ident()) {
             (Some(path), _) => context.target().target_get(&OwnedTargetPath::root(path.prefix)).ok().flatten(),
