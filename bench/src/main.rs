@@ -121,7 +121,10 @@ fn main() -> anyhow::Result<()> {
 fn build() -> anyhow::Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo).args(["build", "--release", "-p", "anabranch"]).current_dir(&root).status()?;
+    let status = Command::new(cargo)
+        .args(["build", "--release", "-p", "anabranch", "--features", "full"])
+        .current_dir(&root)
+        .status()?;
     ensure!(status.success(), "the binary does not build");
     // The binary is next to this program, so that a custom target directory is respected.
     let here = std::env::current_exe()?.with_file_name("anabranch");

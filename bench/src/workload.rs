@@ -168,6 +168,15 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         needs: Some("postgres"),
         ..Workload::new("w17", "changes of PostgreSQL to PostgreSQL", include_str!("../workloads/w17.yaml"))
     },
+    Workload {
+        needs: Some("vrl"),
+        ..Workload::new("w18", "vrl with five assignments", include_str!("../workloads/w18.yaml"))
+    },
+    Workload {
+        needs: Some("custom.javascript"),
+        fewer: 4,
+        ..Workload::new("w18js", "the same five assignments in JavaScript", include_str!("../workloads/w18js.yaml"))
+    },
 ];
 
 /// The pipeline that writes the lines of a file to a topic. It also fills the topics that workloads read.

@@ -70,6 +70,7 @@ const PROGRAM: [(&str, &str, &[&str]); 10] = [
             "anabranch-ops-program",
             "anabranch-ops-s3",
             "anabranch-ops-singer",
+            "anabranch-ops-vrl",
             "anabranch-ops-wasm",
             "anabranch-plugin",
             "anabranch-process",
@@ -242,13 +243,14 @@ fn crates_depend_one_way() {
         ("anabranch-ops-program", &[]),
         ("anabranch-ops-s3", &["anabranch-ops-tls"]),
         ("anabranch-ops-singer", &["anabranch-ops-program"]),
+        ("anabranch-ops-vrl", &[]),
         ("anabranch-ops-wasm", &["anabranch-ops-opencdc"]),
     ] {
         let besides: BTreeSet<String> = found[name].difference(&contracts).cloned().collect();
         assert_eq!(besides, set(shared), "{name}");
     }
     // Plugins do not know the program, and of the program only the registry knows all of them.
-    let families = ["ai", "avro", "grpc", "http", "js", "kafka", "postgres", "s3", "singer", "wasm"]
+    let families = ["ai", "avro", "grpc", "http", "js", "kafka", "postgres", "s3", "singer", "vrl", "wasm"]
         .map(|f| format!("anabranch-ops-{f}"));
     let knowing = PROGRAM.iter().filter(|(name, ..)| families.iter().all(|family| found[*name].contains(family)));
     assert_eq!(knowing.map(|(name, ..)| *name).collect::<Vec<_>>(), ["anabranch-registry"]);

@@ -129,6 +129,7 @@ mod ui;
 mod upstream;
 mod validate;
 #[cfg(all(feature = "http", feature = "wasm"))]
+mod vrl;
 mod wasm;
 #[cfg(feature = "http")]
 mod webhook;

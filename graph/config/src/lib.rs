@@ -60,7 +60,7 @@ mod tests;
 pub use load::{InvalidPipeline, Loaded, MAX_FILE_BYTES, Variables, load, value_of};
 pub use reread::UnreadableFile;
 pub use schema::json_schema;
-pub use settings::{SCRIPT_PATH, bare_name};
+pub use settings::{CODE_PATHS, bare_name};
 
 use anabranch_plugin::diagnostic::{Span, Spanned};
 use anabranch_plugin::registry::Role;

@@ -17,8 +17,9 @@ use crate::codes;
 /// Prefix of settings that are also accepted next to `plugin`.
 const SCHEMA_PREFIX: &str = "sdk.schema.";
 
-/// Setting that refers to a script file, which is read together with the pipeline file.
-pub const SCRIPT_PATH: &str = "script.path";
+/// Settings that refer to a file with code, which is read together with the pipeline file, each with the plugin that has
+/// it.
+pub const CODE_PATHS: [(&str, &str); 2] = [("custom.javascript", "script.path"), ("vrl", "program.path")];
 
 /// Reads the settings of a plugin, including those next to `plugin`.
 pub(super) fn read_settings(
@@ -111,11 +112,14 @@ pub(super) fn read_settings_map(
         _ => {}
     }
     let object = reader.object(&entry.value, entry.value_span(), "\"settings\"", path)?;
-    let is_script_plugin = plugin.is_some_and(|plugin| bare_name(plugin.value()) == "custom.javascript");
+    let code_path = plugin.and_then(|plugin| {
+        let name = bare_name(plugin.value());
+        CODE_PATHS.into_iter().find(|(plugin, _)| *plugin == name).map(|(_, setting)| setting)
+    });
     let mut settings = Settings { entries: Vec::with_capacity(object.entries().len()), span: object.span() };
     for entry in object.entries() {
         let path = path.name(&entry.key);
-        let is_script = is_script_plugin || entry.key == *"script";
+        let is_script = code_path.is_some() || entry.key == *"script";
         let value = match &entry.value.value {
             Value::Null => Written::new("", "", entry.value_span()),
             Value::Scalar(scalar) => {
@@ -132,7 +136,7 @@ pub(super) fn read_settings_map(
         if is_script || value.value().contains("{{") || value.value().starts_with('.') {
             warn_foreign_keys(&value, path, reader);
         }
-        let value = match is_script_plugin && entry.key == *SCRIPT_PATH && !value.value().trim().is_empty() {
+        let value = match code_path == Some(entry.key.as_str()) && !value.value().trim().is_empty() {
             true => {
                 let content = reader.resolver.script(value.value().trim(), reader.name);
                 let value = value.with_content(content);

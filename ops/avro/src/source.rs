@@ -118,10 +118,6 @@ impl Source for Extracting {
         self.inner.reads_file(path)
     }
 
-    fn confirms_early(&self) -> bool {
-        self.inner.confirms_early()
-    }
-
     fn reads(&self) -> Vec<Extent> {
         self.inner.reads()
     }

@@ -47,6 +47,8 @@ pub fn codes() -> Vec<Code> {
         anabranch_ops_s3::codes::ALL,
         #[cfg(feature = "singer")]
         anabranch_ops_singer::codes::ALL,
+        #[cfg(feature = "vrl")]
+        anabranch_ops_vrl::codes::ALL,
         #[cfg(feature = "wasm")]
         anabranch_ops_wasm::codes::ALL,
     ]
@@ -76,6 +78,8 @@ fn families(registry: &mut Registry, memory: Option<usize>) {
     anabranch_ops_s3::register(registry);
     #[cfg(feature = "singer")]
     anabranch_ops_singer::register(registry, memory.map(|_| own_supervisor()));
+    #[cfg(feature = "vrl")]
+    anabranch_ops_vrl::register(registry);
 
     let left_out: &[(bool, &'static str, &[&'static str])] = &[
         (
@@ -99,6 +103,7 @@ fn families(registry: &mut Registry, memory: Option<usize>) {
         (cfg!(feature = "postgres"), "postgres", &["postgres"]),
         (cfg!(feature = "s3"), "s3", &["s3"]),
         (cfg!(feature = "singer"), "singer", &["singer"]),
+        (cfg!(feature = "vrl"), "vrl", &["vrl"]),
     ];
     for (built_in, feature, plugins) in left_out {
         for plugin in plugins.iter().filter(|_| !built_in) {

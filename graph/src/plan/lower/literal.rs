@@ -36,7 +36,7 @@ pub(super) fn find(specification: &Specification, settings: &Settings) -> Diagno
             let found = line_feed(name, &setting.value);
             findings.0.extend(found.map(|finding| finding.with_span(setting.value.span())));
         }
-        if !is_text || matches!(name, OPTIONS | "script") {
+        if !is_text || matches!(name, OPTIONS | "script" | "program") {
             continue;
         }
         let found = quotes(name, &setting.value, is_file)

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anabranch_config::{Loaded, PipelineConfig, SCRIPT_PATH, Variables, load};
+use anabranch_config::{CODE_PATHS, Loaded, PipelineConfig, Variables, load};
 use anabranch_plugin::diagnostic::FileId;
 use anabranch_plugin::settings::Setting;
 use anabranch_process::files::find_pipelines;
@@ -128,7 +128,9 @@ fn with_whole_paths<'a>(name: &str, text: &str, pipelines: impl Iterator<Item = 
     let processors = pipelines.flat_map(|pipeline| {
         pipeline.processors.iter().chain(pipeline.connectors.iter().flat_map(|connector| &connector.processors))
     });
-    let mut paths: Vec<_> = processors.filter_map(|processor| processor.settings.get(SCRIPT_PATH)).collect();
+    let mut paths: Vec<_> = processors
+        .flat_map(|processor| CODE_PATHS.iter().filter_map(|(_, setting)| processor.settings.get(setting)))
+        .collect();
     paths.sort_by_key(|setting| std::cmp::Reverse(setting.value.span().start));
     let mut whole = text.to_owned();
     for Setting { value, .. } in paths {

@@ -87,6 +87,7 @@ fn made(step: &Node, steps: &[&Node], path: &FieldPath, before: &ValueOrigin) ->
             (ValueOrigin::Given, true) => ValueOrigin::Given,
             _ => kept(ValueOrigin::Any),
         },
+        "vrl" => ValueOrigin::Any,
         "base64.decode" | "split" if is_in => kept(ValueOrigin::Any),
         "base64.encode" | "json.encode" if is_at => kept(ValueOrigin::Formed),
         // A text has no fields.

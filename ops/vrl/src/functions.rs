@@ -1,0 +1,23 @@
+//! The functions of programs: those of the library that need neither the network, the environment nor files, some of
+//! them with limits.
+
+mod decompression;
+mod limits;
+pub(crate) mod multiply;
+mod wrapped;
+
+use std::sync::LazyLock;
+
+use vrl::compiler::Function;
+
+pub(crate) use limits::MostBytes;
+
+/// Returns the functions that a program can call.
+pub(crate) fn all() -> &'static [Box<dyn Function>] {
+    static ALL: LazyLock<Vec<Box<dyn Function>>> = LazyLock::new(|| {
+        limits::limit_back_tracking();
+        let library = vrl::stdlib::all().into_iter().map(wrapped::limited);
+        library.chain([Box::new(multiply::Multiply) as Box<dyn Function>]).collect()
+    });
+    &ALL
+}

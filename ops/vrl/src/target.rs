@@ -1,0 +1,177 @@
+//! A record as the target of a program.
+
+use vrl::compiler::{SecretTarget, Target};
+use vrl::path::{OwnedSegment, OwnedTargetPath, PathPrefix};
+use vrl::value::Value;
+
+use crate::spot::{Spot, TargetPart};
+use crate::weight::weight;
+
+/// A path that a program sets or removes.
+#[derive(Clone, Debug)]
+pub(crate) struct WrittenPath {
+    /// The path in the program.
+    pub(crate) path: OwnedTargetPath,
+    /// The place in the record that changes: up to an index, and the whole field if empty parents are removed too.
+    pub(crate) spot: Spot,
+    /// The path of that place.
+    pub(crate) place: OwnedTargetPath,
+}
+
+impl WrittenPath {
+    /// Returns `true` if the path is a part of a field, and not all of it.
+    pub(crate) fn changes_part_of(&self, field: &Spot) -> bool {
+        field.contains(&self.spot) && self.path.path.segments.len() > field.path().path.segments.len()
+    }
+}
+
+/// The reason why a program ended early, or its result cannot be used.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Refusal {
+    /// It sets a field of raw or absent data.
+    NotStructured(OwnedTargetPath),
+    /// It sets a value of this many bytes.
+    TooLarge(usize),
+    /// It changes a path that the compiler did not announce.
+    Unannounced(OwnedTargetPath),
+}
+
+/// The parts of a record that a program can access, with the changes that it made.
+#[derive(Debug)]
+pub(crate) struct RecordTarget<'p> {
+    event: Value,
+    rest: Value,
+    paths: &'p [WrittenPath],
+    /// For each of the paths, whether it was changed.
+    changed: Vec<bool>,
+    most: usize,
+    refusal: Option<Refusal>,
+}
+
+impl<'p> RecordTarget<'p> {
+    /// Creates a target in which a program can change `paths`, to values of at most this many bytes. `changed` is memory
+    /// for reuse.
+    pub(crate) fn new(
+        event: Value,
+        rest: Value,
+        paths: &'p [WrittenPath],
+        most: usize,
+        mut changed: Vec<bool>,
+    ) -> Self {
+        changed.clear();
+        changed.resize(paths.len(), false);
+        RecordTarget { event, rest, paths, changed, most, refusal: None }
+    }
+
+    /// Returns the reason why the record fails, if it does.
+    pub(crate) fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
+    }
+
+    /// Returns the changed places with their values; `None` for one that was removed. A place in another that changed is
+    /// left out.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (&'p Spot, Option<&Value>)> {
+        let paths = self.paths;
+        let changed = move || paths.iter().zip(&self.changed).filter(|(_, changed)| **changed).map(|(path, _)| path);
+        changed().enumerate().filter_map(move |(at, path)| {
+            let covers = |(other_at, other): (usize, &WrittenPath)| {
+                other_at != at && other.spot.contains(&path.spot) && (other.spot != path.spot || other_at < at)
+            };
+            if changed().enumerate().any(covers) {
+                return None;
+            }
+            Some((&path.spot, self.root(path.place.prefix).get(&path.place.path)))
+        })
+    }
+
+    /// Returns the memory of the changes for reuse.
+    pub(crate) fn into_memory(self) -> Vec<bool> {
+        self.changed
+    }
+
+    fn root(&self, prefix: PathPrefix) -> &Value {
+        match prefix {
+            PathPrefix::Event => &self.event,
+            PathPrefix::Metadata => &self.rest,
+        }
+    }
+
+    fn root_mut(&mut self, prefix: PathPrefix) -> &mut Value {
+        match prefix {
+            PathPrefix::Event => &mut self.event,
+            PathPrefix::Metadata => &mut self.rest,
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> Result<(), String> {
+        self.refusal.get_or_insert(refusal);
+        Err("the record cannot be changed like this".to_owned())
+    }
+
+    /// Notes the change of a path.
+    fn note(&mut self, path: &OwnedTargetPath) -> Result<(), String> {
+        match self.paths.iter().position(|known| known.path == *path) {
+            Some(at) => {
+                self.changed[at] = true;
+                Ok(())
+            }
+            None => self.refuse(Refusal::Unannounced(path.clone())),
+        }
+    }
+
+    /// Returns `true` if the path is a field of data that has no fields.
+    fn is_misplaced(&self, path: &OwnedTargetPath) -> bool {
+        // The key and the payload before the change are fields of `%`.
+        let data = match (path.prefix, &path.path.segments[..]) {
+            (PathPrefix::Event, [OwnedSegment::Field(_), ..]) => Some(&self.event),
+            (PathPrefix::Metadata, [part @ OwnedSegment::Field(_), OwnedSegment::Field(_), ..]) => {
+                match Spot::of(path).map(|spot| spot.part) {
+                    Ok(TargetPart::Data(_)) => self.rest.get(std::slice::from_ref(part)),
+                    _ => return false,
+                }
+            }
+            _ => return false,
+        };
+        !data.is_some_and(Value::is_object)
+    }
+}
+
+impl Target for RecordTarget<'_> {
+    fn target_insert(&mut self, path: &OwnedTargetPath, value: Value) -> Result<(), String> {
+        let bytes = weight(&value);
+        if bytes > self.most {
+            return self.refuse(Refusal::TooLarge(bytes));
+        }
+        if self.is_misplaced(path) {
+            return self.refuse(Refusal::NotStructured(path.clone()));
+        }
+        self.note(path)?;
+        self.root_mut(path.prefix).insert(&path.path, value);
+        Ok(())
+    }
+
+    fn target_get(&self, path: &OwnedTargetPath) -> Result<Option<&Value>, String> {
+        Ok(self.root(path.prefix).get(&path.path))
+    }
+
+    fn target_get_mut(&mut self, path: &OwnedTargetPath) -> Result<Option<&mut Value>, String> {
+        self.note(path)?;
+        Ok(self.root_mut(path.prefix).get_mut(&path.path))
+    }
+
+    fn target_remove(&mut self, path: &OwnedTargetPath, compact: bool) -> Result<Option<Value>, String> {
+        self.note(path)?;
+        Ok(self.root_mut(path.prefix).remove(&path.path, compact))
+    }
+}
+
+/// Secrets are a part of events in Vector, and not of records.
+impl SecretTarget for RecordTarget<'_> {
+    fn get_secret(&self, _: &str) -> Option<&str> {
+        None
+    }
+
+    fn insert_secret(&mut self, _: &str, _: &str) {}
+
+    fn remove_secret(&mut self, _: &str) {}
+}

@@ -1,0 +1,146 @@
+//! Pipelines with programs in VRL.
+
+use serde_json::{Value, json};
+
+use crate::process::{Workspace, file_to_file};
+
+fn parsed(workspace: &Workspace, name: &str) -> Vec<Value> {
+    workspace.lines(name).iter().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A processor with this program, for `file_to_file`, and a dead-letter queue.
+fn with(program: &str) -> String {
+    let lines: Vec<String> = program.lines().map(|line| format!("            {line}\n")).collect();
+    format!(
+        "      - id: map\n        plugin: vrl\n        settings:\n          program: |\n{}    \
+         dead-letter-queue: {{ plugin: file, settings: {{ path: dlq.ndjson }}, window-size: 0 }}\n",
+        lines.concat()
+    )
+}
+
+/// The example under this heading of the page.
+fn example(heading: &str) -> &'static str {
+    example_after(&format!("### {heading}\n"))
+}
+
+/// The first example of the page after this text.
+fn example_after(text: &str) -> &'static str {
+    let (_, section) = include_str!("../../docs/vrl.md").split_once(text).unwrap();
+    let (_, program) = section.split_once("```vrl\n").unwrap();
+    program.split_once("```").unwrap().0
+}
+
+/// Runs an example of the page on lines. Returns the records, and the errors of the dead letters.
+fn run(heading: &str, lines: &str) -> (Vec<Value>, Vec<String>) {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", lines);
+    workspace.write("pipelines/p.yaml", file_to_file("map", &with(example(heading))));
+    workspace.once();
+    let letters = match workspace.path("dlq.ndjson").exists() {
+        true => parsed(&workspace, "dlq.ndjson"),
+        false => Vec::new(),
+    };
+    let error = |letter: &Value| letter["metadata"]["svc.dlq.nack.error"].as_str().unwrap().to_owned();
+    (parsed(&workspace, "out.ndjson"), letters.iter().map(error).collect())
+}
+
+fn payloads(records: &[Value]) -> Vec<&Value> {
+    records.iter().map(|record| &record["payload"]["after"]).collect()
+}
+
+#[test]
+fn a_field_of_the_rest_is_set_before_the_payload() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "level=info a=b\n");
+    workspace.write("pipelines/p.yaml", file_to_file("map", &with(example_after("became a value whose fields"))));
+    workspace.once();
+    let records = parsed(&workspace, "out.ndjson");
+    assert_eq!(records[0]["metadata"]["level"], "info");
+    assert_eq!(payloads(&records), [&json!({"level": "info", "a": "b"})]);
+}
+
+#[test]
+fn an_access_log_is_parsed() {
+    let (records, errors) = run(
+        "An access log of nginx",
+        concat!(
+            "172.17.0.1 - alice [31/Mar/2026:12:04:07 +0000] \"GET /shop?id=7&q=a%20b HTTP/1.1\" 200 612 \"-\" \"curl/8\"\n",
+            "172.17.0.1 - - [31/Mar/2026:12:04:08 +0000] \"GET /no HTTP/1.1\" 404 0 \"-\" \"curl/8\"\n",
+            "not a line of a log\n",
+        ),
+    );
+    assert_eq!(records.len(), 1, "{records:?}");
+    let after = &records[0]["payload"]["after"];
+    assert_eq!(
+        (&after["client"], &after["user"], &after["status"]),
+        (&json!("172.17.0.1"), &json!("alice"), &json!(200))
+    );
+    assert_eq!(after["query"], json!({"id": "7", "q": "a b"}));
+    assert_eq!(after["timestamp"], "2026-03-31T12:04:07Z");
+    assert_eq!(errors, ["parse_nginx_log: failed parsing log line"]);
+}
+
+#[test]
+fn syslog_is_parsed() {
+    let (records, errors) =
+        run("Syslog", "<13>1 2026-03-13T20:45:38.119Z host.example app 2426 ID931 - it began\n<13>no syslog\n");
+    assert_eq!(records[0]["payload"]["after"]["message"], "it began");
+    assert_eq!(records[0]["payload"]["after"]["severity"], "notice");
+    assert_eq!(records[0]["key"], "aG9zdC5leGFtcGxl");
+    assert_eq!(errors.len() + records.len(), 2, "{errors:?} {records:?}");
+}
+
+#[test]
+fn keys_and_values_are_parsed() {
+    let (records, errors) = run("Keys and values", "level=info took=1.5s msg=\"it began\"\n");
+    assert_eq!(payloads(&records), [&json!({"level": "info", "msg": "it began", "took": 1500.0})]);
+    assert_eq!(errors, Vec::<String>::new());
+}
+
+#[test]
+fn csv_is_parsed() {
+    let (records, errors) = run("CSV", "7,\"Ada, Countess\",1.5\nseven,x,1\n");
+    assert_eq!(payloads(&records), [&json!({"id": 7, "name": "Ada, Countess", "amount": 1.5})]);
+    assert!(errors[0].contains("to_int"), "{errors:?}");
+}
+
+#[test]
+fn text_is_redacted() {
+    let (records, _) = run("Redacted text", "the number is 123-45-6789.\n");
+    let raw = crate::process::base64_decode(records[0]["payload"]["after"].as_str().unwrap());
+    assert_eq!(String::from_utf8(raw).unwrap(), "the number is [REDACTED].");
+}
+
+#[test]
+fn an_error_of_compilation_is_shown_at_its_place_in_the_file() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "x\n");
+    workspace.write("pipelines/p.yaml", file_to_file("map", &with(". = parse_json!(.)\n.b = upcase(.c)")));
+    let output = workspace.run(&["pipelines", "validate", "pipelines/p.yaml"]).expect_code(2);
+    let said = output.both();
+    let line = workspace.read("pipelines/p.yaml").lines().position(|line| line.contains("upcase")).unwrap() + 1;
+    assert!(said.contains("vrl.invalid") && said.contains(&format!("pipelines/p.yaml:{line}:18")), "{said}");
+    assert!(said.contains("program:2:6: unhandled fallible assignment (E103)"), "{said}");
+}
+
+#[test]
+fn a_program_that_cannot_succeed_is_refused_before_the_first_record() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "x\n");
+    workspace.write("pipelines/p.yaml", file_to_file("map", &with(".a = 1")));
+    let output = workspace.run(&["run", "--once"]);
+    assert_ne!(output.code(), Some(0));
+    assert!(output.both().contains("vrl.mistake") && output.both().contains("raw data"), "{}", output.both());
+    assert!(!workspace.path("out.ndjson").exists());
+}
+
+#[test]
+fn an_array_becomes_several_records_and_a_program_can_be_a_file() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "[{\"n\":1},{\"n\":2}]\n");
+    workspace.write("pipelines/split.vrl", ". = parse_json!(.)\n");
+    let processor = "      - { id: map, plugin: vrl, settings: { program.path: split.vrl } }\n";
+    workspace.write("pipelines/p.yaml", file_to_file("map", processor));
+    workspace.run(&["run", "--once", "--preview.pipeline-arch-v2"]).expect_code(0);
+    assert_eq!(payloads(&parsed(&workspace, "out.ndjson")), [&json!({"n": 1}), &json!({"n": 2})]);
+}
