@@ -23,6 +23,7 @@ const RUN: [(&str, &str); 11] = [
     ("docs/operations.md", "here"),
     ("docs/runbooks.md", "here"),
     ("docs/dead-letters.md", "letters.rs"),
+    ("examples/orders-over-http/README.md", "examples.rs"),
     ("docs/write-a-connector.md", "../../sdk/connector/tests/page.rs"),
     ("docs/testing-pipelines.md", "pipeline_tests.rs"),
 ];

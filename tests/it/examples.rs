@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use anabranch_ops_http::testing::{Reply, Server};
 use serde_json::Value;
 
+use crate::http::client::{exchange, request};
 use crate::process::{PATIENCE, Workspace, raw_after};
+use crate::servers::postgres::Database;
 
 fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
@@ -34,6 +37,7 @@ fn every_example_is_run_here() {
                 "csv-orders",
                 "documents-to-vectors",
                 "kafka",
+                "orders-over-http",
                 "postgres-replica",
             ]
             .contains(&name.as_str())
@@ -42,23 +46,28 @@ fn every_example_is_run_here() {
     }
 }
 
-/// A directory with the files of an example that has a directory of its own.
-fn example_directory(name: &str) -> Workspace {
-    let workspace = Workspace::new();
+/// A directory with the files of an example that has a directory of its own. The pipelines have variables from `env`.
+fn example_directory(name: &str, pipelines: &[&str], env: &[(&str, &str)]) -> Workspace {
+    let mut workspace = Workspace::new();
     for entry in std::fs::read_dir(directory().join(name)).unwrap() {
         let path = entry.unwrap().path();
         workspace.write(path.file_name().unwrap().to_str().unwrap(), std::fs::read(&path).unwrap());
     }
-    let lines = workspace.lines("pipeline.yaml").len();
+    for (name, value) in env {
+        workspace.env(name, value);
+    }
+    let lines: usize = pipelines.iter().map(|file| workspace.lines(file).len()).sum();
     assert!(lines < 40, "{name}: {lines} lines");
-    workspace.run(&["pipelines", "lint", "--strict", "pipeline.yaml"]).expect_code(0);
-    workspace.run(&["pipelines", "test", "pipeline.yaml"]).expect_code(0);
+    for file in pipelines {
+        workspace.run(&["pipelines", "lint", "--strict", file]).expect_code(0);
+        workspace.run(&["pipelines", "test", file]).expect_code(0);
+    }
     workspace
 }
 
 #[test]
 fn an_access_log_is_split_and_masked() {
-    let workspace = example_directory("access-log");
+    let workspace = example_directory("access-log", &["pipeline.yaml"], &[]);
     let output = workspace.run(&["run", "--once", "--pipelines", "./pipeline.yaml"]).expect_code(0);
     // The README shows the counts.
     let counts = "4 delivered (errors 2, requests 2)";
@@ -75,7 +84,7 @@ fn an_access_log_is_split_and_masked() {
 
 #[test]
 fn wrong_rows_of_a_csv_file_are_kept_with_their_reasons() {
-    let workspace = example_directory("csv-orders");
+    let workspace = example_directory("csv-orders", &["pipeline.yaml"], &[]);
     workspace.run(&["run", "--once", "--pipelines", "./pipeline.yaml"]).expect_code(0);
     let orders: Vec<String> =
         records(&workspace, "orders.ndjson").iter().map(|r| format!("{} {}", r["customer"], r["amount"])).collect();
@@ -90,6 +99,47 @@ fn wrong_rows_of_a_csv_file_are_kept_with_their_reasons() {
     for ((line, reason), (expected_line, expected)) in rejected.iter().zip(reasons) {
         assert!(*line == expected_line && reason.contains(expected), "{rejected:?}");
     }
+}
+
+/// What the page examples/orders-over-http/README.md shows, with free ports.
+#[test]
+fn orders_of_an_api_and_of_webhooks_become_rows() {
+    let Some(database) = Database::create() else { return };
+    let orders = std::fs::read(directory().join("orders-over-http/orders.json")).unwrap();
+    let shop = Server::start(move |_| Reply::ok(orders.clone()));
+    let env = [
+        ("POSTGRES_URL", database.url()),
+        ("SHOP_URL", format!("{}/orders.json", shop.url())),
+        ("SHOP_TOKEN", "a-token-of-your-own".to_owned()),
+        ("LISTEN", "127.0.0.1:0".to_owned()),
+    ];
+    let env: Vec<(&str, &str)> = env.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let workspace = example_directory("orders-over-http", &["api.yaml", "webhooks.yaml"], &env);
+    database.query(&workspace.read("schema.sql"));
+    let page = workspace.read("README.md");
+    let rows = || {
+        database.query("SELECT id, customer, amount, extract(epoch FROM updated_at)::bigint FROM orders ORDER BY id")
+    };
+    let of_the_api = ["1|Lovelace|12.50|1772357400", "2|Noether|7.00|1772445600"];
+    for _ in 0..2 {
+        workspace.run(&["run", "--once", "--pipelines", "./api.yaml"]).expect_code(0);
+        assert_eq!(rows(), of_the_api);
+    }
+    let asked: Vec<String> = shop.received().iter().map(|request| request.path.clone()).collect();
+    assert_eq!(asked, ["/orders.json", "/orders.json?updated_since=2026-03-02T10%3A00%3A00Z"]);
+
+    let mut service = workspace.start(&["run", "--pipelines", "./webhooks.yaml"]);
+    let address = service.address_after("records are received at http://");
+    let body = page.split_once("-d '").unwrap().1.split_once('\'').unwrap().0;
+    let send = |token: &str| {
+        let authorization = format!("Bearer {token}");
+        exchange(address, &request("POST", "/orders", &[("Authorization", &authorization)], body.as_bytes())).unwrap()
+    };
+    assert_eq!(send("another").status, 401);
+    let answer = send("a-token-of-your-own");
+    assert_eq!((answer.status, answer.body.trim()), (200, r#"{"records":1}"#));
+    assert_eq!(rows(), [of_the_api[0], of_the_api[1], "3|Hopper|30.00|1772525700"]);
+    assert!(page.contains(answer.body.trim()));
 }
 
 #[test]

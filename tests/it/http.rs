@@ -1,6 +1,6 @@
 //! Records in requests and answers of HTTP: the sources `http` and `http.poll`, and the destination `http`.
 
-mod client;
+pub mod client;
 mod poll;
 mod receive;
 mod send;

@@ -52,7 +52,7 @@ impl TapConfig {
                     findings.0.extend(shown_credential(text, &value, &secrets));
                 }
                 Ok(_) => {
-                    findings.push(text.invalid("the text is not a JSON object").with_hint("write `{\"name\": value}`"))
+                    findings.push(text.invalid("the text is not a JSON object").with_hint("write `{\"name\": value}`"));
                 }
                 // The message of the parser may quote the text.
                 Err(error) => findings.push(text.invalid(format_args!(

@@ -29,6 +29,8 @@ pub(super) const TEMPLATES: &[Template] = templates![
     "change-feed",
     "webhook-enrichment",
     "file-to-postgres",
+    "api-to-postgres",
+    "webhooks-to-postgres",
     "events-to-s3",
     "s3-to-postgres",
     "kafka-to-kafka",
