@@ -180,6 +180,7 @@ fn reader(runtime: &Runtime) -> Box<dyn Reader> {
         schemas: services.schemas,
         network: Default::default(),
         shared: None,
+        once: false,
     };
     runtime.block_on(source.unwrap().open(&BTreeMap::new(), &host)).unwrap().reader
 }

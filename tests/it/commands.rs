@@ -13,7 +13,7 @@ use crate::docs::below;
 use crate::process::{Process, Workspace, file_to_file, numbered_lines, write_program};
 
 /// Pages whose commands are run by a test.
-const RUN: [(&str, &str); 11] = [
+const RUN: [(&str, &str); 12] = [
     ("README.md", "here"),
     ("docs/tutorial.md", "here"),
     ("docs/connectors.md", "here"),
