@@ -1,4 +1,4 @@
-//! Functions of the library, with limits.
+//! Functions of the library, with limits and with the log of the service.
 
 use vrl::compiler::prelude::*;
 use vrl::path::OwnedTargetPath;
@@ -7,11 +7,13 @@ use super::decompression::Compression;
 use super::limits::MostBytes;
 use crate::weight::weight;
 
-/// Returns the function with a limit of the memory that it takes, if it can make a large value of a small one.
+/// Returns the function with a limit of the memory that it takes, if it can make a large value of a small one, and `log` with
+/// the log of the service.
 pub(super) fn limited(inner: Box<dyn Function>) -> Box<dyn Function> {
     let compile = match (Compression::of_function(inner.identifier()), inner.identifier()) {
         (Some(compression), _) => Limit::Decompression(compression),
         (None, "unnest") => Limit::Copies,
+        (None, "log") => Limit::Lines,
         _ => return inner,
     };
     Box::new(Limited { inner, limit: compile })
@@ -24,6 +26,8 @@ enum Limit {
     Decompression(Compression),
     /// The size of all copies of an object, one per element of a list in it.
     Copies,
+    /// The lines go to the log of the service.
+    Lines,
 }
 
 #[derive(Debug)]
@@ -80,6 +84,7 @@ impl Function for Limited {
     fn compile(&self, state: &TypeState, context: &mut FunctionCompileContext, arguments: ArgumentList) -> Compiled {
         match self.limit {
             Limit::Decompression(compression) => compression.compile(context, &arguments),
+            Limit::Lines => super::log::compile(state, &arguments),
             Limit::Copies => {
                 let path = arguments.required_query("path")?;
                 let most = MostBytes::of(context);

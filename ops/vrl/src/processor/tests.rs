@@ -305,6 +305,22 @@ fn memory_is_limited() {
             "the values that the program sets have 1200000 bytes",
         ),
         (".x = 1", fields(&format!(r#"{{"a":{:?}}}"#, "t".repeat(1 << 20))), "the record has "),
+        // Doubled for each element.
+        (
+            "x = \"tt\"\nfor_each(array!(.l)) -> |_, v| {\n  x = x + x\n}\n.x = length(x)",
+            fields(&format!(r#"{{"l":[{}0]}}"#, "0,".repeat(40))),
+            "the variable has 2097152 bytes",
+        ),
+        (
+            "x = [1]\nfor_each(array!(.l)) -> |_, v| {\n  if v == 0 { x = append(x, x) }\n}\n.x = length(x)",
+            fields(&format!(r#"{{"l":[{}0]}}"#, "0,".repeat(40))),
+            "the variable has ",
+        ),
+        (
+            "x = {}\nfor_each(array!(.l)) -> |i, v| {\n  x |= {to_string(i): x}\n}\n.x = length(x)",
+            fields(&format!(r#"{{"l":[{}0]}}"#, "0,".repeat(40))),
+            "the variable has ",
+        ),
     ] {
         let outcome = payload(&limited(&program.replace(".a + .a", "string!(.a) + string!(.a)")), after).unwrap_err();
         assert!(outcome.contains(said), "{program}: {outcome}");
@@ -312,6 +328,12 @@ fn memory_is_limited() {
     assert_eq!(
         payload(&of(".x = string!(.a) * int!(.n)"), fields(r#"{"a":"ab","n":3}"#)).as_deref(),
         Ok(r#"{"a":"ab","n":3,"x":"ababab"}"#)
+    );
+    // An assignment in a closure keeps its value and its type.
+    assert_eq!(
+        payload(&of(".x = map_values(object!(.m)) -> |v| { y = int!(v) + 1 }"), fields(r#"{"m":{"a":1,"b":2}}"#))
+            .as_deref(),
+        Ok(r#"{"m":{"a":1,"b":2},"x":{"a":2,"b":3}}"#)
     );
     // The types are those of the operator: numbers need no handling of errors.
     assert_eq!(
