@@ -18,7 +18,7 @@ pub(crate) use limits::MostBytes;
 pub(crate) fn all() -> &'static [Box<dyn Function>] {
     static ALL: LazyLock<Vec<Box<dyn Function>>> = LazyLock::new(|| {
         limits::limit_back_tracking();
-        let library = vrl::stdlib::all().into_iter().map(wrapped::limited);
+        let library = vrl::stdlib::all().into_iter().map(wrapped::adapted);
         library.chain([Box::new(multiply::Multiply) as Box<dyn Function>, Box::new(assigned::Assigned)]).collect()
     });
     &ALL

@@ -474,6 +474,10 @@ fn the_types_of_a_program_continue_in_the_pipeline() {
     let (after, _) = flow(&of(program), RecordShape::create(Shape::ABSENT, Shape::RAW));
     assert!(after.after.structured.is_some() && !after.after.raw);
     assert!(after.metadata.has("a"));
+    let (after, said) = flow(&of(". = map_keys(.) -> |name| { \"p_\" + name }"), shape(&[("name", Kinds::TEXT)]));
+    assert_eq!((field(&after, "p_name"), said), (Some((Kinds::ANY, true)), vec![]), "the names are not known");
+    let (after, said) = flow(&of("del(%key)"), RecordShape::create(Shape::RAW, Shape::RAW));
+    assert_eq!((after.key, said), (Shape::ABSENT, vec![]));
     // The library does not follow closures.
     let (after, _) = flow(&of("for_each([1]) -> |_i, _v| { .name = 1 }"), shape(&[("name", Kinds::TEXT)]));
     assert_eq!(field(&after, "name"), Some((Kinds::ANY, true)));
