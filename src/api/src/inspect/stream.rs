@@ -143,7 +143,7 @@ impl<'a> RecordStream<'a> {
                 },
                 _ = account.tick() => self.account(),
                 relayed = elsewhere::next(&mut self.elsewhere) => vec![relayed],
-                tapped = self.inspection.next() => self.written(tapped).await.into_iter().collect(),
+                tapped = self.inspection.next() => written(self.form, &self.places, tapped).await.into_iter().collect(),
             };
             if send(socket, frames).await.is_break() {
                 return StreamEnd::Gone;
@@ -185,23 +185,23 @@ impl<'a> RecordStream<'a> {
         });
         (dropped > 0).then(|| frame::dropped(dropped)).into_iter().chain(failed).collect()
     }
+}
 
-    async fn written(&self, tapped: TappedRecord) -> Option<Message> {
-        let form = self.form;
-        let written = if tapped.record.weight() < HEAVY {
-            frame::record(form, &tapped, &self.places)
-        } else {
-            let places = self.places.clone();
-            match spawn_blocking(move || frame::record(form, &tapped, &places)).await {
-                Ok(written) => written,
-                // The service ends.
-                Err(_) => pending().await,
-            }
-        };
-        match written {
-            Ok(message) => Some(message),
-            Err(fault) => (form == FrameFormat::Own).then(|| frame::failed(1, &fault.message())),
+/// Writes a record as a frame; `None` if it cannot be written and the format has no frame that says so.
+async fn written(form: FrameFormat, places: &[TapPoint], tapped: TappedRecord) -> Option<Message> {
+    let written = if tapped.record.weight() < HEAVY {
+        frame::record(form, &tapped, places)
+    } else {
+        let places = places.to_vec();
+        match spawn_blocking(move || frame::record(form, &tapped, &places)).await {
+            Ok(written) => written,
+            // The service ends.
+            Err(_) => pending().await,
         }
+    };
+    match written {
+        Ok(message) => Some(message),
+        Err(fault) => (form == FrameFormat::Own).then(|| frame::failed(1, &fault.message())),
     }
 }
 
