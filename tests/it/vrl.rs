@@ -153,5 +153,5 @@ fn lines_of_a_program_are_in_the_log() {
     workspace.write("pipelines/p.yaml", file_to_file("map", &with(program)));
     let output = workspace.once();
     let line = output.both().lines().find(|line| line.contains("seen: one")).map(str::to_owned);
-    assert!(line.as_ref().is_some_and(|line| line.contains("WARN") && line.contains("pipeline=map")), "{line:?}");
+    assert!(line.as_ref().is_some_and(|line| line.contains("WRN") && line.contains("pipeline=map")), "{line:?}");
 }

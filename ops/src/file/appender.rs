@@ -83,7 +83,7 @@ impl Appender {
         };
         let (path, mut warnings) = (path.to_owned(), Vec::new());
         if path == Path::new(STANDARD_OUTPUT) {
-            // Opened anew, a file would be written from its start, over the output of others.
+            // If a file is opened again, the records are written from its start, over the output of others.
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
             return Ok(Appender { path, file: Arc::new(file), sync, regular: None, warnings });
         }

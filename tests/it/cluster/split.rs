@@ -228,7 +228,7 @@ fn an_inspection_shows_the_records_of_all_nodes_also_of_one_that_joins_later() {
     let address = first.process.address();
     let live = || get(address, "/v1/pipelines/p/live").json();
     wait_for("numbers of both", || live()["runBy"] == json!(["a", "b"]));
-    assert_eq!(live()["lanes"].as_array().map(Vec::len), Some(16), "the partitions of both");
+    wait_for("the partitions of both", || live()["lanes"].as_array().map(Vec::len) == Some(16));
     // Of later records, each node reads those of eight partitions.
     let stored: u64 = database.query("SELECT max(id::bigint) FROM p")[0].parse().unwrap();
     let later = || -> BTreeSet<u64> { numbers().iter().filter(|n| **n > stored + 16).map(|n| n % 16).collect() };

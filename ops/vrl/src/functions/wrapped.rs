@@ -83,6 +83,10 @@ impl Function for Wrapped {
         self.inner.examples()
     }
 
+    fn closure(&self) -> Option<closure::Definition> {
+        self.inner.closure()
+    }
+
     fn compile(&self, state: &TypeState, context: &mut FunctionCompileContext, arguments: ArgumentList) -> Compiled {
         match self.change {
             Change::Decompression(compression) => compression.compile(context, &arguments),

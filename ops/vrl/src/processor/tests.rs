@@ -317,7 +317,7 @@ fn memory_is_limited() {
             "the variable has ",
         ),
         (
-            "x = {}\nfor_each(array!(.l)) -> |i, v| {\n  x |= {to_string(i): x}\n}\n.x = length(x)",
+            "x = {}\nfor_each(array!(.l)) -> |_, v| {\n  x |= {\"a\": x, \"b\": x}\n}\n.x = length(x)",
             fields(&format!(r#"{{"l":[{}0]}}"#, "0,".repeat(40))),
             "the variable has ",
         ),
