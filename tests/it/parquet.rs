@@ -135,7 +135,8 @@ print("1")
     }
     workspace.write("pipelines/p.yaml", from_parquet("path: \"in/*.parquet\""));
     workspace.once();
-    let rows: Vec<Value> = workspace.lines("back.ndjson").iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows: Vec<Value> =
+        workspace.lines("back.ndjson").iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(rows.len(), 5003);
     let row = |id: i64, is_even: bool| {
         json!({
@@ -161,7 +162,8 @@ print("1")
 fn a_killed_service_leaves_only_complete_files_and_loses_nothing() {
     const LINES: usize = 20_000;
     let workspace = Workspace::new();
-    workspace.write("in.ndjson", (0..LINES).map(|n| format!("{{\"n\":{n},\"text\":\"text {n}\"}}\n")).collect::<String>());
+    workspace
+        .write("in.ndjson", (0..LINES).map(|n| format!("{{\"n\":{n},\"text\":\"text {n}\"}}\n")).collect::<String>());
     let settings = "path: 'out/{{ .Operation }}.parquet', sdk.record.format: recfmt/raw, sdk.batch.size: 100, \
                     sdk.rate.perSecond: 15000";
     workspace.write("pipelines/p.yaml", to_parquet("path: in.ndjson", settings));
@@ -179,7 +181,8 @@ fn a_killed_service_leaves_only_complete_files_and_loses_nothing() {
     let back = Workspace::new();
     let path = workspace.path("out");
     let source = format!("path: \"{}/*.parquet\", sdk.batch.size: 100", path.display());
-    let slow = indented("path: back.ndjson, sdk.record.format: recfmt/raw, sdk.rate.perSecond: 20000, sdk.batch.size: 100");
+    let slow =
+        indented("path: back.ndjson, sdk.record.format: recfmt/raw, sdk.rate.perSecond: 20000, sdk.batch.size: 100");
     back.write("pipelines/p.yaml", pipeline(&format!("framing: parquet, {source}"), "file", &slow, ""));
     for kill in 1..=3 {
         let mut service = back.start(&["run"]);

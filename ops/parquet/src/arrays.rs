@@ -6,8 +6,8 @@ use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Timestamp, Value};
 use arrow_array::builder::{BinaryBuilder, StringBuilder};
 use arrow_array::{
-    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int32Array, Int64Array, ListArray,
-    MapArray, RecordBatch, StringArray, StructArray, TimestampMicrosecondArray, TimestampMillisecondArray,
+    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int32Array, Int64Array,
+    ListArray, MapArray, RecordBatch, StringArray, StructArray, TimestampMicrosecondArray, TimestampMillisecondArray,
     TimestampNanosecondArray, UInt64Array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
@@ -80,7 +80,11 @@ fn entry_field(values: &ColumnType) -> Arc<Field> {
 ///
 /// # Errors
 /// The values of a column exceed 2 GiB.
-pub(crate) fn batch(schema: &Arc<Schema>, fields: &ColumnFields, rows: &[Arc<Object>]) -> Result<RecordBatch, ArrowError> {
+pub(crate) fn batch(
+    schema: &Arc<Schema>,
+    fields: &ColumnFields,
+    rows: &[Arc<Object>],
+) -> Result<RecordBatch, ArrowError> {
     let column = |name: &Str, column: &ColumnType| {
         let values: Vec<Option<&Value>> = rows.iter().map(|row| row.get(name)).collect();
         array(column, &values)
@@ -104,7 +108,9 @@ fn array(column: &ColumnType, values: &[Option<&Value>]) -> Result<ArrayRef, Arr
             });
             Arc::new(wide.collect::<Decimal128Array>().with_precision_and_scale(INTEGER_DIGITS, 0)?)
         }
-        ColumnType::Integer(IntegerSpan { large: true, .. }) => Arc::new(each(values, unsigned).collect::<UInt64Array>()),
+        ColumnType::Integer(IntegerSpan { large: true, .. }) => {
+            Arc::new(each(values, unsigned).collect::<UInt64Array>())
+        }
         ColumnType::Integer(_) => Arc::new(each(values, signed).collect::<Int64Array>()),
         ColumnType::Float32 => {
             Arc::new(each(values, |value| value.as_f64().map(|number| number as f32)).collect::<Float32Array>())
@@ -146,8 +152,7 @@ fn array(column: &ColumnType, values: &[Option<&Value>]) -> Result<ArrayRef, Arr
             let (keys, of_entries): (Vec<&str>, Vec<Option<&Value>>) =
                 entries.map(|(key, value)| (key.as_str(), Some(value))).unzip();
             let offsets = offsets(maps.iter().map(|map| map.map_or(0, Object::len)), keys.len())?;
-            let columns: Vec<ArrayRef> =
-                vec![Arc::new(StringArray::from_iter_values(keys)), array(of, &of_entries)?];
+            let columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from_iter_values(keys)), array(of, &of_entries)?];
             let entries = StructArray::try_new(entry_fields(of), columns, None)?;
             Arc::new(MapArray::try_new(entry_field(of), offsets, entries, nulls(&maps), false)?)
         }

@@ -162,7 +162,9 @@ impl TimeResolution {
     fn join(self, other: Self) -> Option<Self> {
         Some(match (self, other) {
             (TimeResolution::Millis, _) => TimeResolution::Millis,
-            (TimeResolution::Micros { wide: one }, TimeResolution::Micros { wide: other }) => TimeResolution::Micros { wide: one || other },
+            (TimeResolution::Micros { wide: one }, TimeResolution::Micros { wide: other }) => {
+                TimeResolution::Micros { wide: one || other }
+            }
             (TimeResolution::Nanos, TimeResolution::Nanos)
             | (TimeResolution::Nanos, TimeResolution::Micros { wide: false })
             | (TimeResolution::Micros { wide: false }, TimeResolution::Nanos) => TimeResolution::Nanos,
@@ -182,15 +184,21 @@ impl ColumnType {
         match (self, value) {
             (_, Value::Null) => true,
             (ColumnType::Unknown, _) => false,
-            (ColumnType::Boolean, Value::Bool(_)) | (ColumnType::Text, Value::Text(_)) | (ColumnType::Bytes, Value::Bytes(_)) => true,
+            (ColumnType::Boolean, Value::Bool(_))
+            | (ColumnType::Text, Value::Text(_))
+            | (ColumnType::Bytes, Value::Bytes(_)) => true,
             (ColumnType::Integer32, Value::Int(number)) => i32::try_from(*number).is_ok(),
             (ColumnType::Integer(range), value) => IntegerSpan::of(value).is_some_and(|of| range.join(of) == *range),
             (ColumnType::Float, value) => is_float(value),
             (ColumnType::Float32, Value::Float(number)) => number.is_nan() || f64::from(*number as f32) == *number,
             (ColumnType::Float32, Value::Int(number)) => number.unsigned_abs() <= 1 << 24,
             (ColumnType::Date, Value::Time(time)) => time.timestamp().rem_euclid(86_400) == 0 && is_whole_second(time),
-            (ColumnType::Time(TimeResolution::Millis), Value::Time(time)) => time.timestamp_subsec_nanos().is_multiple_of(1_000_000),
-            (ColumnType::Time(unit), Value::Time(time)) => TimeResolution::of(time).is_ok_and(|of| unit.join(of) == Some(*unit)),
+            (ColumnType::Time(TimeResolution::Millis), Value::Time(time)) => {
+                time.timestamp_subsec_nanos().is_multiple_of(1_000_000)
+            }
+            (ColumnType::Time(unit), Value::Time(time)) => {
+                TimeResolution::of(time).is_ok_and(|of| unit.join(of) == Some(*unit))
+            }
             (ColumnType::Decimal(precision, scale), Value::Text(text)) => decimal(text, *precision, *scale).is_some(),
             (ColumnType::List(items), Value::List(list)) => list.iter().all(|item| items.holds(item)),
             (ColumnType::Map(values), Value::Map(map)) => map.iter().all(|(_, value)| values.holds(value)),
@@ -209,13 +217,17 @@ impl ColumnType {
             return Ok(());
         }
         let depth = depth.checked_sub(1).ok_or_else(|| {
-            ColumnConflict::new(format!("a Parquet file has at most {DEEPEST} levels of lists and maps, and this record has more"))
+            ColumnConflict::new(format!(
+                "a Parquet file has at most {DEEPEST} levels of lists and maps, and this record has more"
+            ))
         })?;
         if *self == ColumnType::Unknown {
             *self = ColumnType::start(value)?;
         }
         match (&mut *self, value) {
-            (ColumnType::List(items), Value::List(list)) => list.iter().try_for_each(|item| items.widen_within(item, depth)),
+            (ColumnType::List(items), Value::List(list)) => {
+                list.iter().try_for_each(|item| items.widen_within(item, depth))
+            }
             (ColumnType::Map(values), Value::Map(map)) => {
                 map.iter().try_for_each(|(key, value)| values.widen_within(value, depth).map_err(|e| e.within(key)))
             }
@@ -290,7 +302,9 @@ impl ColumnType {
     pub(crate) fn is_too_wide(&self) -> Option<ColumnConflict> {
         let size = self.size();
         (size > MOST_FIELDS).then(|| {
-            ColumnConflict::new(format!("the record has {size} fields, and a Parquet file has at most {MOST_FIELDS} of them here"))
+            ColumnConflict::new(format!(
+                "the record has {size} fields, and a Parquet file has at most {MOST_FIELDS} of them here"
+            ))
         })
     }
 }
@@ -310,9 +324,9 @@ fn is_float(value: &Value) -> bool {
 fn holds_fields(fields: &ColumnFields, map: &Object) -> bool {
     // Both are sorted by name.
     let mut known = fields.0.iter();
-    map.iter().all(|(name, value)| known.find(|field| field.name >= *name).is_some_and(|field| {
-        field.name == *name && field.column.holds(value)
-    }))
+    map.iter().all(|(name, value)| {
+        known.find(|field| field.name >= *name).is_some_and(|field| field.name == *name && field.column.holds(value))
+    })
 }
 
 fn widen_fields(fields: &mut ColumnFields, map: &Object, depth: usize) -> Result<(), ColumnConflict> {
@@ -399,12 +413,21 @@ mod tests {
         assert_eq!(column(&[1i64.into(), Value::Null, (-1i64).into()]), range(true, false, false));
         assert_eq!(column(&[u64::MAX.into(), i64::MIN.into()]), range(true, true, true));
         assert_eq!(column(&[1i64.into(), 0.5.into(), 2i64.into()]), Ok(ColumnType::Float));
-        assert_eq!(column(&[0.5.into(), i64::MAX.into()]), Err(".: float and integer cannot be in one Parquet column".into()));
+        assert_eq!(
+            column(&[0.5.into(), i64::MAX.into()]),
+            Err(".: float and integer cannot be in one Parquet column".into())
+        );
         assert!(column(&[i64::MAX.into(), 0.5.into()]).is_err() && column(&["a".into(), 1i64.into()]).is_err());
         let micros = "2026-11-28T00:00:00.000001Z";
         assert_eq!(column(&[time(micros)]), Ok(ColumnType::Time(TimeResolution::Micros { wide: false })));
-        assert_eq!(column(&[time(micros), time("2026-11-28T00:00:00.000000001Z")]), Ok(ColumnType::Time(TimeResolution::Nanos)));
-        assert_eq!(column(&[time("9999-01-01T00:00:00Z")]), Ok(ColumnType::Time(TimeResolution::Micros { wide: true })));
+        assert_eq!(
+            column(&[time(micros), time("2026-11-28T00:00:00.000000001Z")]),
+            Ok(ColumnType::Time(TimeResolution::Nanos))
+        );
+        assert_eq!(
+            column(&[time("9999-01-01T00:00:00Z")]),
+            Ok(ColumnType::Time(TimeResolution::Micros { wide: true }))
+        );
         assert!(column(&[time("9999-01-01T00:00:00Z"), time("2026-11-28T00:00:00.000000001Z")]).is_err());
         assert!(column(&[time("9999-01-01T00:00:00.000000001Z")]).is_err());
     }
@@ -425,7 +448,8 @@ mod tests {
 
     #[test]
     fn declared_fields_come_first_in_their_order() {
-        let fields = [("z", ColumnType::Text), ("a", ColumnType::Integer32)].map(|(name, column)| (name.into(), column));
+        let fields =
+            [("z", ColumnType::Text), ("a", ColumnType::Integer32)].map(|(name, column)| (name.into(), column));
         let mut column = ColumnType::Fields(ColumnFields::declared(fields));
         let row = map(&[("a", 1i64.into()), ("m", true.into()), ("b", true.into())]);
         assert!(!column.holds(&row));
@@ -447,7 +471,9 @@ mod tests {
         }
         assert_eq!(decimal(&"9".repeat(38), 38, 0).unwrap().to_string(), "9".repeat(38));
         assert_eq!(decimal(&"9".repeat(60), 38, 0), None);
-        for (number, scale, text) in [("1250", 2, "12.50"), ("-5", 2, "-0.05"), ("7", 0, "7"), ("12", -2, "1200"), ("0", -2, "0")] {
+        for (number, scale, text) in
+            [("1250", 2, "12.50"), ("-5", 2, "-0.05"), ("7", 0, "7"), ("12", -2, "1200"), ("0", -2, "0")]
+        {
             assert_eq!(decimal_text(number, scale), text);
         }
     }

@@ -221,7 +221,8 @@ mod tests {
             {"name":"attributes","type":{"type":"map","values":"int"}}]}"#;
         let ColumnType::Fields(fields) = column_of(text).unwrap() else { panic!() };
         let line = || ColumnType::Fields(ColumnFields::declared([("sku".into(), ColumnType::Text)]));
-        let found: Vec<_> = fields.in_order().into_iter().map(|field| (field.name.as_str(), field.column.clone())).collect();
+        let found: Vec<_> =
+            fields.in_order().into_iter().map(|field| (field.name.as_str(), field.column.clone())).collect();
         assert_eq!(
             found,
             [

@@ -56,7 +56,9 @@ impl From<ParquetError> for TableError {
     fn from(error: ParquetError) -> Self {
         match error {
             ParquetError::External(error) => match error.downcast::<std::io::Error>() {
-                Ok(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => TableError::Corrupt(error.to_string()),
+                Ok(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                    TableError::Corrupt(error.to_string())
+                }
                 Ok(error) => TableError::Io(*error),
                 Err(error) => TableError::Corrupt(error.to_string()),
             },
@@ -132,13 +134,15 @@ impl TableReader {
     /// The file is damaged, or cannot be read. The rows before the damage were returned.
     pub fn next_rows(&mut self) -> Result<Vec<Object>, TableError> {
         let batches = &mut self.batches;
-        caught(|| loop {
-            match batches.next() {
-                None => return Ok(Vec::new()),
-                Some(batch) => {
-                    let rows = values::rows(&batch?)?;
-                    if !rows.is_empty() {
-                        return Ok(rows);
+        caught(|| {
+            loop {
+                match batches.next() {
+                    None => return Ok(Vec::new()),
+                    Some(batch) => {
+                        let rows = values::rows(&batch?)?;
+                        if !rows.is_empty() {
+                            return Ok(rows);
+                        }
                     }
                 }
             }

@@ -60,7 +60,8 @@ fn time(text: &str) -> Value {
 
 #[test]
 fn every_kind_of_value_comes_back() {
-    let nested = object(&[("list", Value::from(vec![1i64.into(), Value::Null])), ("t", time("2026-11-28T12:00:00.5Z"))]);
+    let nested =
+        object(&[("list", Value::from(vec![1i64.into(), Value::Null])), ("t", time("2026-11-28T12:00:00.5Z"))]);
     let full = object(&[
         ("bool", true.into()),
         ("bytes", Value::Bytes(b"\xff\0".as_slice().into())),
@@ -86,7 +87,8 @@ fn a_file_is_read_from_any_row_across_row_groups() {
     for group_rows in [1000, 7, 100_000] {
         let files = files(ParquetLayout { group_rows, ..LAYOUT }, &records, &no_schemas());
         for from in [0, 1, 999, 1000, 1001, 2499, 2500, 2600] {
-            let found: Vec<i64> = rows(files[0].clone(), from).iter().map(|row| row.get("n").unwrap().as_i64().unwrap()).collect();
+            let found: Vec<i64> =
+                rows(files[0].clone(), from).iter().map(|row| row.get("n").unwrap().as_i64().unwrap()).collect();
             assert_eq!(found, (from.min(2500) as i64..2500).collect::<Vec<_>>(), "{group_rows} {from}");
         }
     }
@@ -118,10 +120,8 @@ fn records_whose_types_conflict_are_in_different_files() {
     let values: [Value; 5] = [1i64.into(), "a".into(), 2i64.into(), 0.5.into(), "b".into()];
     let records: Vec<Record> = values.iter().map(|value| record(object(&[("x", value.clone())]))).collect();
     let files = files(LAYOUT, &records, &no_schemas());
-    let found: Vec<Vec<Value>> = files
-        .into_iter()
-        .map(|file| rows(file, 0).iter().map(|row| row.get("x").unwrap().clone()).collect())
-        .collect();
+    let found: Vec<Vec<Value>> =
+        files.into_iter().map(|file| rows(file, 0).iter().map(|row| row.get("x").unwrap().clone()).collect()).collect();
     assert_eq!(found, [vec![1.0.into(), 2.0.into(), 0.5.into()], vec!["a".into(), "b".into()]] as [Vec<Value>; 2]);
     // One that no column can hold fails alone, and leaves no file behind.
     let mut set = TableSet::new(ParquetColumns::Payload, usize::MAX);
@@ -183,7 +183,10 @@ async fn the_schema_that_a_record_names_gives_the_types() {
         let reader = parquet::file::serialized_reader::SerializedFileReader::new(file.clone()).unwrap();
         let metadata = parquet::file::reader::FileReader::metadata(&reader).clone();
         let columns = metadata.file_metadata().schema_descr().columns().to_vec();
-        columns.iter().map(|column| format!("{} {:?} {:?}", column.name(), column.physical_type(), column.converted_type())).collect()
+        columns
+            .iter()
+            .map(|column| format!("{} {:?} {:?}", column.name(), column.physical_type(), column.converted_type()))
+            .collect()
     };
     assert_eq!(types(&files[0]), ["z INT32 NONE", "amount INT64 DECIMAL", "day INT32 DATE"]);
     assert_eq!(rows(files[0].clone(), 0), [fields]);
@@ -191,15 +194,21 @@ async fn the_schema_that_a_record_names_gives_the_types() {
     let missing = [named("9", Object::new())];
     schemas.load(&missing).await.unwrap();
     let mut set = TableSet::new(ParquetColumns::Payload, usize::MAX);
-    assert_eq!(set.add("", &named("9", object(&[("a", true.into())])), &schemas).unwrap_err().code().name(), "schema_version_not_found");
+    assert_eq!(
+        set.add("", &named("9", object(&[("a", true.into())])), &schemas).unwrap_err().code().name(),
+        "schema_version_not_found"
+    );
 }
 
 #[test]
 fn a_damaged_file_is_an_error_and_not_a_crash() {
     let records: Vec<Record> = (0..50i64)
-        .map(|n| record(object(&[("n", n.into()), ("text", format!("text {n}").into()), ("l", Value::from(vec![n.into()]))])))
+        .map(|n| {
+            record(object(&[("n", n.into()), ("text", format!("text {n}").into()), ("l", Value::from(vec![n.into()]))]))
+        })
         .collect();
-    let file = files(ParquetLayout { compression: ParquetCompression::None, ..LAYOUT }, &records, &no_schemas()).remove(0);
+    let file =
+        files(ParquetLayout { compression: ParquetCompression::None, ..LAYOUT }, &records, &no_schemas()).remove(0);
     let read = |bytes: Vec<u8>| -> Result<usize, TableError> {
         let (mut reader, mut all) = (TableReader::open(Bytes::from(bytes), 0)?, 0);
         loop {
@@ -235,12 +244,19 @@ fn typed(depth: u32) -> BoxedStrategy<BoxedStrategy<Value>> {
         Just(any::<i32>().prop_map(|number| Value::Float(f64::from(number) / 8.0)).boxed()),
         Just("\\PC*".prop_map(Value::from).boxed()),
         Just(proptest::collection::vec(any::<u8>(), 0..8).prop_map(|bytes| Value::Bytes(bytes.into())).boxed()),
-        Just((0i64..1 << 45).prop_map(|micros| Value::Time(chrono::DateTime::from_timestamp_micros(micros).unwrap())).boxed()),
+        Just(
+            (0i64..1 << 45)
+                .prop_map(|micros| Value::Time(chrono::DateTime::from_timestamp_micros(micros).unwrap()))
+                .boxed()
+        ),
     ];
     leaf.prop_recursive(depth, 16, 3, |inner| {
         prop_oneof![
-            inner.clone().prop_map(|items| proptest::collection::vec(nullable(items), 0..4).prop_map(Value::from).boxed()),
-            proptest::collection::vec(("[a-c]", inner), 1..3).prop_map(|fields| object_of(fields).prop_map(Value::from).boxed()),
+            inner
+                .clone()
+                .prop_map(|items| proptest::collection::vec(nullable(items), 0..4).prop_map(Value::from).boxed()),
+            proptest::collection::vec(("[a-c]", inner), 1..3)
+                .prop_map(|fields| object_of(fields).prop_map(Value::from).boxed()),
         ]
     })
     .prop_map(|values| nullable(values).boxed())

@@ -6,7 +6,7 @@ use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Date64Type, Decimal128Type, Decimal256Type, Decimal32Type, Decimal64Type,
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type,
     DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float16Type,
     Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType,
     Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType,
@@ -112,9 +112,9 @@ fn values(array: &dyn Array) -> Result<Vec<Value>, TableError> {
             times::<TimestampSecondType>(array, |seconds| millis(seconds.checked_mul(1000)?))?
         }
         DataType::Timestamp(TimeUnit::Millisecond, _) => times::<TimestampMillisecondType>(array, millis)?,
-        DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            times::<TimestampMicrosecondType>(array, |micros| Some(Value::Time(DateTime::from_timestamp_micros(micros)?)))?
-        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => times::<TimestampMicrosecondType>(array, |micros| {
+            Some(Value::Time(DateTime::from_timestamp_micros(micros)?))
+        })?,
         DataType::Timestamp(TimeUnit::Nanosecond, _) => {
             times::<TimestampNanosecondType>(array, |nanos| Some(Value::Time(DateTime::from_timestamp_nanos(nanos))))?
         }
@@ -151,9 +151,8 @@ fn values(array: &dyn Array) -> Result<Vec<Value>, TableError> {
             valid(array, |row| {
                 let start = usize::try_from(array.value_offsets()[row]).unwrap_or(0);
                 let end = usize::try_from(array.value_offsets()[row + 1]).unwrap_or(0);
-                let entries = (start..end).map(|entry| {
-                    (key_text(std::mem::take(&mut keys[entry])), std::mem::take(&mut of[entry]))
-                });
+                let entries = (start..end)
+                    .map(|entry| (key_text(std::mem::take(&mut keys[entry])), std::mem::take(&mut of[entry])));
                 Value::from(Object::from_entries(entries.collect()))
             })
         }

@@ -1,10 +1,10 @@
 //! Codes of errors and findings of this crate.
 
+#[cfg(feature = "parquet")]
+pub(crate) use anabranch_plugin::codes::FORMAT_FAILED;
 pub(crate) use anabranch_plugin::codes::{
     CREDENTIALS_REFUSED, POSITION_UNKNOWN, RECORD_TOO_LARGE, SETTINGS_INVALID, SETTINGS_REQUIRED,
 };
-#[cfg(feature = "parquet")]
-pub(crate) use anabranch_plugin::codes::FORMAT_FAILED;
 
 anabranch_record::codes! {
     /// The server does not allow these credentials to perform the operation.

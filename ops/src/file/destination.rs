@@ -170,10 +170,8 @@ fn parquet(settings: &Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
     };
     let layout = settings.parquet.layout(&settings.records).map_err(|found| findings.0.extend(found)).ok();
     let (Some(path), Some(layout), false) = (path, layout, findings.has_errors()) else { return Err(findings) };
-    let limits = tables::FileLimits {
-        bytes: settings.rotate.bytes.map(ByteSize::to_usize),
-        interval: settings.rotate.interval,
-    };
+    let limits =
+        tables::FileLimits { bytes: settings.rotate.bytes.map(ByteSize::to_usize), interval: settings.rotate.interval };
     Ok(Arc::new(tables::ConfiguredTables::new(path, layout, limits)))
 }
 

@@ -124,7 +124,13 @@ impl ParquetColumns {
         } else if after.is_raw() {
             let message = "every record fails here: the fields of .Payload.After are the columns, and it is raw data";
             let hint = "decode it first, for example with json.decode".to_owned();
-            flow.fail(codes::FLOW_NEEDS_FIELDS, FORMAT, message, Some((since, "raw since here".to_owned())), Some(hint));
+            flow.fail(
+                codes::FLOW_NEEDS_FIELDS,
+                FORMAT,
+                message,
+                Some((since, "raw since here".to_owned())),
+                Some(hint),
+            );
         }
     }
 
@@ -132,7 +138,9 @@ impl ParquetColumns {
     pub fn refuses(self, record: &Record) -> Option<Fault> {
         let what = match (self, &record.payload.after) {
             (ParquetColumns::Record, _) | (ParquetColumns::Payload, Data::Structured(_)) => return None,
-            (ParquetColumns::Payload, Data::Absent) => "recfmt/raw writes .Payload.After, which the record does not have",
+            (ParquetColumns::Payload, Data::Absent) => {
+                "recfmt/raw writes .Payload.After, which the record does not have"
+            }
             (ParquetColumns::Payload, Data::Raw(_)) => {
                 "the fields of .Payload.After are the columns of the file, and it is raw data: decode it first"
             }

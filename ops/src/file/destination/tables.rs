@@ -129,7 +129,8 @@ impl Destination for ConfiguredTables {
 
     async fn examine(&self) -> Result<Vec<String>, Fault> {
         let path = self.example();
-        let examined = tokio::task::spawn_blocking(move || accessible(&path).map_err(|error| unwritable(&path, &error)));
+        let examined =
+            tokio::task::spawn_blocking(move || accessible(&path).map_err(|error| unwritable(&path, &error)));
         examined.await.map_err(|_| broken())?.map(|()| Vec::new())
     }
 
@@ -230,7 +231,8 @@ impl TableWriter {
         let written = tokio::task::spawn_blocking(move || {
             for file in &files {
                 if creates_directories {
-                    create_directories(&file.path, true).map_err(|error| (file.path.clone(), TableWriteError::Io(error)))?;
+                    create_directories(&file.path, true)
+                        .map_err(|error| (file.path.clone(), TableWriteError::Io(error)))?;
                 }
                 let directory = directory_of(&file.path);
                 if !clean.contains(directory) {

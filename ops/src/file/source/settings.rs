@@ -170,7 +170,10 @@ impl Settings {
                 return Err(finding.with_hint("remove it: the compression of the pages is in the file").into());
             }
             if **self.path.text() == *super::STANDARD_INPUT {
-                return Err(self.path.invalid("a Parquet file cannot be read from standard input: it is read from its end").into());
+                return Err(self
+                    .path
+                    .invalid("a Parquet file cannot be read from standard input: it is read from its end")
+                    .into());
             }
             Ok(Framing::Parquet)
         }

@@ -86,7 +86,10 @@ async fn a_file_that_cannot_be_written_leaves_nothing_and_is_tried_again() {
     let mut writer = open(&path).await;
     fs::remove_dir(directory.path().join("into")).unwrap();
     let fault = writer.write(Write::new(&[row("1", 1)])).await.unwrap_err();
-    assert_eq!((fault.code().name(), fault.class()), ("directory_missing", anabranch_record::fault::FaultClass::Transient));
+    assert_eq!(
+        (fault.code().name(), fault.class()),
+        ("directory_missing", anabranch_record::fault::FaultClass::Transient)
+    );
     fs::create_dir(directory.path().join("into")).unwrap();
     writer.write(Write::new(&[row("1", 1)])).await.unwrap();
     assert_eq!(stored(&directory.path().join("into")).into_iter().map(|(_, rows)| rows).collect::<Vec<_>>(), [[1]]);

@@ -70,7 +70,11 @@ impl FilePartition {
         let copy = Bytes::copy_from_slice(&self.buffer[start..last.end]);
         let mut records = Vec::with_capacity(found.len());
         for (place, payload) in found {
-            records.push(self.record(&place, place.record, Data::Raw(copy.slice(payload.start - start..payload.end - start))));
+            records.push(self.record(
+                &place,
+                place.record,
+                Data::Raw(copy.slice(payload.start - start..payload.end - start)),
+            ));
         }
         self.delivered = records.last().map(|last| last.position().clone());
         Ok(records)

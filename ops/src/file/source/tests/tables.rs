@@ -54,7 +54,8 @@ async fn next(reader: &mut dyn Reader) -> Vec<String> {
     loop {
         match tokio::time::timeout(Duration::from_secs(120), reader.read(room)).await.unwrap().unwrap() {
             Read::Rows { records, .. } => {
-                let value = |record: &Record| record.payload.after.fields().unwrap().get("n").unwrap().as_i64().unwrap();
+                let value =
+                    |record: &Record| record.payload.after.fields().unwrap().get("n").unwrap().as_i64().unwrap();
                 return records.iter().map(|record| value(record).to_string()).collect();
             }
             Read::Failed { fault, .. } => return vec![fault.code().to_string()],
@@ -84,7 +85,8 @@ async fn a_table_is_read_when_it_is_complete_and_again_when_it_is_another_one() 
     assert_eq!(rows, ["0", "1", "2", "3"]);
     assert_eq!(opened.reader.left(), None);
     // Another file replaces it, and a damaged one replaces that.
-    for (bytes, expected) in [(table(2), vec!["0", "1"]), (b"nothing but the end PAR1".to_vec(), vec!["file_corrupt"])] {
+    for (bytes, expected) in [(table(2), vec!["0", "1"]), (b"nothing but the end PAR1".to_vec(), vec!["file_corrupt"])]
+    {
         fs::write(directory.path().join("new"), bytes).unwrap();
         fs::rename(directory.path().join("new"), &path).unwrap();
         assert_eq!(next(&mut *opened.reader).await, expected);
