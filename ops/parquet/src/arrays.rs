@@ -65,7 +65,8 @@ fn arrow_scale(scale: u8) -> i8 {
 }
 
 fn item_field(items: &ColumnType) -> Arc<Field> {
-    Arc::new(Field::new_list_field(data_type(items), true))
+    // The name that the format demands.
+    Arc::new(Field::new("element", data_type(items), true))
 }
 
 fn entry_fields(values: &ColumnType) -> Fields {

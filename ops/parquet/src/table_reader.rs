@@ -1,13 +1,18 @@
 //! Reads the rows of a Parquet file.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use anabranch_record::value::Object;
 use arrow_schema::ArrowError;
-use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
+use bytes::Bytes;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
 use parquet::errors::ParquetError;
-use parquet::file::reader::ChunkReader;
+use parquet::file::reader::{ChunkReader, Length};
 
 use crate::{nesting, values};
 
@@ -85,9 +90,37 @@ impl From<ArrowError> for TableError {
     }
 }
 
+/// An input that the readers of several row groups share.
+struct SharedInput<R>(Arc<R>);
+
+impl<R: Length> Length for SharedInput<R> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+}
+
+impl<R: ChunkReader> ChunkReader for SharedInput<R> {
+    type T = R::T;
+
+    fn get_read(&self, start: u64) -> parquet::errors::Result<R::T> {
+        self.0.get_read(start)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
+        self.0.get_bytes(start, length)
+    }
+}
+
+/// Opens a row group at a row.
+type OpenGroup = Box<dyn FnMut(usize, usize) -> parquet::errors::Result<ParquetRecordBatchReader> + Send>;
+
 /// Reads the rows of a Parquet file in their order. Has about 1 MiB of decoded rows in memory, and a page of each column.
 pub struct TableReader {
-    batches: ParquetRecordBatchReader,
+    open_group: OpenGroup,
+    /// The row groups that are not open yet, each with the row to begin at.
+    groups: VecDeque<(usize, usize)>,
+    /// The row group that is read.
+    group: Option<ParquetRecordBatchReader>,
     rows: u64,
 }
 
@@ -101,25 +134,28 @@ impl TableReader {
         caught(|| {
             // The schema of Arrow that some writers add has types of which records know nothing, such as dictionaries.
             let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-            let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(input, options)?;
-            let (mut rows, mut bytes, mut skipped) = (0u64, 0u64, 0u64);
-            let mut groups = Vec::new();
-            for (number, group) in builder.metadata().row_groups().iter().enumerate() {
+            let metadata = ArrowReaderMetadata::load(&input, options)?;
+            let (mut rows, mut bytes, mut groups) = (0u64, 0u64, VecDeque::new());
+            for (number, group) in metadata.metadata().row_groups().iter().enumerate() {
                 let of_group = u64::try_from(group.num_rows())
                     .map_err(|_| TableError::Corrupt("a row group has a negative number of rows".to_owned()))?;
+                let before = rows;
                 rows = rows.saturating_add(of_group);
                 bytes = bytes.saturating_add(u64::try_from(group.total_byte_size()).unwrap_or(0));
-                match rows <= row {
-                    true => skipped = rows,
-                    false => groups.push(number),
+                if rows > row {
+                    groups.push_back((number, usize::try_from(row.saturating_sub(before)).unwrap_or(usize::MAX)));
                 }
             }
             let average = (bytes / rows.max(1)).max(1);
-            let size = (BATCH_BYTES / average).clamp(1, MOST_ROWS);
-            let rest = usize::try_from(row.saturating_sub(skipped)).unwrap_or(usize::MAX);
-            let builder = builder.with_batch_size(usize::try_from(size).unwrap_or(1)).with_row_groups(groups);
-            let batches = if rest > 0 { builder.with_offset(rest) } else { builder }.build()?;
-            Ok(TableReader { batches, rows })
+            let size = usize::try_from((BATCH_BYTES / average).clamp(1, MOST_ROWS)).unwrap_or(1);
+            let input = Arc::new(input);
+            let open_group: OpenGroup = Box::new(move |group, row| {
+                let input = SharedInput(input.clone());
+                let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(input, metadata.clone());
+                let builder = builder.with_batch_size(size).with_row_groups(vec![group]);
+                if row > 0 { builder.with_offset(row) } else { builder }.build()
+            });
+            Ok(TableReader { open_group, groups, group: None, rows })
         })
     }
 
@@ -128,16 +164,20 @@ impl TableReader {
         self.rows
     }
 
-    /// Returns the next rows; none at the end. Blocks.
+    /// Returns the next rows, all of one row group; none at the end. Blocks.
     ///
     /// # Errors
-    /// The file is damaged, or cannot be read. The rows before the damage were returned.
+    /// The file is damaged, or cannot be read. The rows of the row groups before the damage were returned.
     pub fn next_rows(&mut self) -> Result<Vec<Object>, TableError> {
-        let batches = &mut self.batches;
         caught(|| {
             loop {
-                match batches.next() {
-                    None => return Ok(Vec::new()),
+                let Some(group) = &mut self.group else {
+                    let Some((number, row)) = self.groups.pop_front() else { return Ok(Vec::new()) };
+                    self.group = Some((self.open_group)(number, row)?);
+                    continue;
+                };
+                match group.next() {
+                    None => self.group = None,
                     Some(batch) => {
                         let rows = values::rows(&batch?)?;
                         if !rows.is_empty() {
