@@ -215,14 +215,17 @@ fn texts(values: &[Option<&Value>]) -> Result<ArrayRef, ArrowError> {
     Ok(Arc::new(builder.finish()))
 }
 
-fn bytes(values: &[Option<&Value>]) -> Result<ArrayRef, ArrowError> {
-    let of = |value| match value {
-        &Value::Bytes(ref bytes) => Some(&**bytes),
+fn as_bytes(value: &Value) -> Option<&[u8]> {
+    match value {
+        Value::Bytes(bytes) => Some(bytes),
         _ => None,
-    };
-    let size = check_size(each(values, of).flatten().map(<[u8]>::len))?;
+    }
+}
+
+fn bytes(values: &[Option<&Value>]) -> Result<ArrayRef, ArrowError> {
+    let size = check_size(each(values, as_bytes).flatten().map(<[u8]>::len))?;
     let mut builder = BinaryBuilder::with_capacity(values.len(), size);
-    each(values, of).for_each(|bytes| builder.append_option(bytes));
+    each(values, as_bytes).for_each(|bytes| builder.append_option(bytes));
     Ok(Arc::new(builder.finish()))
 }
 

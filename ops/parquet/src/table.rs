@@ -61,10 +61,10 @@ impl TableSet {
         let row = row(self.columns, record)?;
         let declared = schemas.of(record)?;
         let (weight, value) = (record.weight(), Value::Map(row.clone()));
-        if !self.places.contains_key(place) {
-            self.places.insert(place.to_owned(), Vec::new());
-        }
-        let Some(tables) = self.places.get_mut(place) else { return Ok(()) };
+        let tables = match self.places.get_mut(place) {
+            Some(tables) => tables,
+            None => self.places.entry(place.to_owned()).or_default(),
+        };
         let most = self.most_bytes;
         let fits = tables.iter_mut().position(|table| {
             table.declared.is_same(&declared)

@@ -45,6 +45,7 @@ const KNOWN_DIRECTORIES: usize = 4096;
 const UNFINISHED: &str = ".anabranch";
 
 /// When a file is complete.
+#[derive(Clone, Copy)]
 pub(super) struct FileLimits {
     /// Size of its records in memory.
     pub(super) bytes: Option<usize>,

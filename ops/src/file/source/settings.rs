@@ -156,26 +156,23 @@ impl Settings {
     /// Returns the framing parquet.
     ///
     /// # Errors
-    /// This build does not contain it, or another setting contradicts it.
+    /// Another setting contradicts it.
+    #[cfg(feature = "parquet")]
     fn parquet(&self) -> Result<Framing, Diagnostics> {
-        #[cfg(not(feature = "parquet"))]
-        return {
-            let (what, hint) = crate::file::table::LEFT_OUT;
-            Err(self.framing.invalid(what).with_hint(hint).into())
-        };
-        #[cfg(feature = "parquet")]
-        {
-            if matches!(*self.compression, Compression::Always(_)) {
-                let finding = self.compression.invalid("a Parquet file is not compressed as a whole");
-                return Err(finding.with_hint("remove it: the compression of the pages is in the file").into());
-            }
-            if **self.path.text() == *super::STANDARD_INPUT {
-                return Err(self
-                    .path
-                    .invalid("a Parquet file cannot be read from standard input: it is read from its end")
-                    .into());
-            }
-            Ok(Framing::Parquet)
+        if matches!(*self.compression, Compression::Always(_)) {
+            let finding = self.compression.invalid("a Parquet file is not compressed as a whole");
+            return Err(finding.with_hint("remove it: the compression of the pages is in the file").into());
         }
+        if **self.path.text() == *super::STANDARD_INPUT {
+            let what = "a Parquet file cannot be read from standard input: it is read from its end";
+            return Err(self.path.invalid(what).into());
+        }
+        Ok(Framing::Parquet)
+    }
+
+    #[cfg(not(feature = "parquet"))]
+    fn parquet(&self) -> Result<Framing, Diagnostics> {
+        let (what, hint) = crate::file::table::LEFT_OUT;
+        Err(self.framing.invalid(what).with_hint(hint).into())
     }
 }
