@@ -2,6 +2,7 @@
 
 mod opening;
 mod records;
+mod rows;
 
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
@@ -16,8 +17,10 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mark::Partition;
 use anabranch_record::metadata::{Metadata as RecordMetadata, key};
 use anabranch_record::text::Str;
-use anabranch_record::{Position, Record};
+use anabranch_record::{Data, Position, Record};
 use bytes::Bytes;
+
+use rows::OpenTable;
 
 use super::unreadable;
 use crate::arena::Arena;
@@ -55,7 +58,7 @@ pub(super) enum PartitionStep {
     Busy,
     /// Nothing more is there.
     AtEnd,
-    /// Nothing more is there, and the file ends in the middle of a compressed member.
+    /// Nothing more is there, and the file ends in the middle of a compressed member or of a table.
     Incomplete,
     /// The rest is a record at this time if the file does not grow.
     Waiting(Instant),
@@ -86,6 +89,10 @@ pub(super) struct FilePartition {
     delivered: Option<Position>,
     file: Option<Arc<File>>,
     content: Option<Content>,
+    /// The rows of a file with the framing [`Framing::Parquet`].
+    table: Option<OpenTable>,
+    /// True if a file with this framing has no end yet.
+    is_unfinished: bool,
     /// Number of bytes of the file that were read when the content was closed last.
     passed: u64,
     /// Content around the place.
@@ -142,6 +149,8 @@ impl FilePartition {
             delivered: stored,
             file: None,
             content: None,
+            table: None,
+            is_unfinished: false,
             passed: 0,
             buffer: Vec::new(),
             at: 0,
@@ -233,9 +242,9 @@ impl FilePartition {
         self.file.is_some()
     }
 
-    /// Returns `true` if the file ends in the middle of a compressed member.
+    /// Returns `true` if the file ends in the middle of a compressed member, or a table has no end.
     pub(super) fn is_incomplete(&self) -> bool {
-        self.content.as_ref().is_some_and(Content::is_inside)
+        self.is_unfinished || self.content.as_ref().is_some_and(Content::is_inside)
     }
 
     /// Reads further. Of the records, returns as many as there is room for.
@@ -245,6 +254,9 @@ impl FilePartition {
     pub(super) fn step(&mut self, room: Room, now: Instant) -> Result<PartitionStep, Fault> {
         let shown = self.shown.clone();
         let failed = |error: io::Error| unreadable(&shown, &error);
+        if matches!(self.format.framing, Framing::Parquet) {
+            return self.step_rows(room, now);
+        }
         if self.content.is_none() {
             match self.open(now) {
                 Ok(Some(step)) => return Ok(step),
@@ -352,6 +364,7 @@ impl FilePartition {
         self.delivered = None;
         self.place = ContentPosition::default();
         self.until = None;
+        self.is_unfinished = false;
         self.quiet = None;
         self.rest();
         self.passed = 0;
@@ -364,6 +377,7 @@ impl FilePartition {
         if let Some(content) = self.content.take() {
             self.passed = content.raw();
         }
+        self.table = None;
         self.buffer = Vec::new();
         self.at = 0;
     }
@@ -387,7 +401,7 @@ impl FilePartition {
     fn fail(&mut self, code: anabranch_record::code::Code, message: String, length: u64) -> PartitionStep {
         let mut place = self.place;
         place.after = After::Failure(length);
-        let rest = Bytes::copy_from_slice(&self.buffer[self.at..]);
+        let rest = Data::Raw(Bytes::copy_from_slice(&self.buffer[self.at..]));
         let record = self.record(&place, place.record + 1, rest);
         self.delivered = Some(record.position().clone());
         self.place.after = place.after;

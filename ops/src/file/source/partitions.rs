@@ -20,6 +20,7 @@ use anabranch_record::text::Str;
 use super::partition::{Begin, FileFormat, FilePartition, PartitionStep, is_of};
 use super::unreadable;
 use crate::file::content_position::ContentResume;
+use crate::file::framing::Framing;
 use crate::file::pattern::{ListedFile, PathPattern};
 use crate::file::position::{born, identity};
 
@@ -333,16 +334,19 @@ impl FilePartitions {
         self.files.values().all(|listed| listed.seen.is_none())
     }
 
-    /// Describes the files that end in the middle of a compressed member.
+    /// Describes the files that end in the middle of a compressed member or of a table.
     pub(super) fn incomplete(&self) -> Option<String> {
         let incomplete = self.files.iter().filter(|(_, listed)| listed.partition.is_incomplete());
         let paths: Vec<String> = incomplete.map(|(path, _)| path.display().to_string()).collect();
         let first = paths.first()?;
+        let (ends, end) = match self.format.framing {
+            Framing::Parquet => ("is not a complete Parquet file", "are not complete Parquet files"),
+            _ => ("ends in the middle of a compressed member", "end in the middle of a compressed member"),
+        };
         Some(match paths.len() {
-            1 => format!("{first} ends in the middle of a compressed member: its rest is read when it is there"),
+            1 => format!("{first} {ends}: its rest is read when it is there"),
             more => format!(
-                "{} end in the middle of a compressed member, the first is {first}: their rests are read when they are \
-                 there",
+                "{} {end}, the first is {first}: their rests are read when they are there",
                 counted(more, "file")
             ),
         })
