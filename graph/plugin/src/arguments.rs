@@ -5,7 +5,6 @@ mod typed;
 mod units;
 mod unknown;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_record::near::slip;
@@ -21,8 +20,7 @@ use unknown::{not_given, unknown, unnamed};
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::secret::MASKED_FROM;
-use crate::secret::expressions;
-use crate::secret::{literal_defaults, password, without_defaults, without_passwords};
+use crate::secret::{passwords, without_literals, without_passwords, written_credentials};
 use crate::settings::Settings;
 use crate::specification::{ParameterKind, Specification};
 use crate::written::Written;
@@ -193,17 +191,12 @@ impl Arguments {
         all.into_iter()
     }
 
-    /// Returns the text in the file, for display: `${NAME}` is not replaced, credentials and passwords in URLs are
-    /// masked.
+    /// Returns the text in the file, for display: `${NAME}` is not replaced, and the literal parts of credentials and all
+    /// passwords ([`passwords`](crate::secret::passwords)) are masked.
     pub fn shown(&self, name: &str) -> Option<Str> {
         self.values.get(name).map(|a| {
             let written = a.written.written();
-            // Without a variable, the file contains the credential itself.
-            if a.secret && expressions(written).next().is_none() {
-                return Str::from_static("***");
-            }
-            let open = if a.secret { without_defaults(written) } else { Cow::Borrowed(written.as_str()) };
-            let shown = without_passwords(&open);
+            let shown = if a.secret { without_literals(written) } else { without_passwords(written) };
             if *shown == **written { written.clone() } else { shown.into_owned().into() }
         })
     }
@@ -228,9 +221,10 @@ impl Arguments {
 /// Returns the texts of a value of at least [`MASKED_FROM`] bytes that must be masked.
 pub(crate) fn secrets_of(written: &Written, is_secret: bool) -> Vec<Str> {
     let whole = is_secret.then(|| written.value().clone());
-    let password = password(written.value()).map(Str::from);
-    let defaults = literal_defaults(written.written(), is_secret).map(Str::from);
-    let all = written.substituted().cloned().chain(whole).chain(password).chain(defaults);
+    let value = written.value().as_str();
+    let inside = passwords(value).filter_map(|at| value.get(at)).map(Str::from);
+    let literal = written_credentials(written.written(), is_secret).map(Str::from);
+    let all = written.substituted().cloned().chain(whole).chain(inside).chain(literal);
     all.filter(|text| text.len() >= MASKED_FROM).collect()
 }
 
@@ -325,10 +319,12 @@ mod tests {
     }
 
     #[test]
-    fn defaults_of_credentials_are_not_shown() {
+    fn credentials_that_are_partly_literal_are_not_shown() {
         let specification = specification()
             .with(Parameter::new("url", ParameterKind::Text, "Where."))
-            .with(Parameter::new("headers.*", ParameterKind::Text, "Headers."));
+            .with(Parameter::new("headers.*", ParameterKind::Text, "Headers."))
+            .with(Parameter::new("config.*", ParameterKind::Text, "Members."))
+            .with(Parameter::new("environment.*", ParameterKind::Text, "Variables."));
         for (name, written, value, shown) in [
             ("token", "Bearer ${T:-hunter33}", "Bearer of-the-variable", "Bearer ${T:-***}"),
             ("token", "Bearer ${T:-hunter33}", "Bearer hunter33", "Bearer ${T:-***}"),
@@ -343,6 +339,13 @@ mod tests {
             ("headers.X-Auth-Token", "hunter33", "hunter33", "***"),
             ("headers.X-Auth-Token", "${T:-hunter33}", "of-the-variable", "${T:-***}"),
             ("headers.X-Trace", "${T:-hunter33}", "of-the-variable", "${T:-hunter33}"),
+            ("token", "${T}, hunter33", "of-the-variable, hunter33", "${T}, ***"),
+            ("token", "hunter33${T}", "hunter33of-the-variable", "***${T}"),
+            ("url", "x --token=hunter33", "x --token=hunter33", "x --token=***"),
+            ("url", "{\"password\": \"hunter33\"}", "{\"password\": \"hunter33\"}", "{\"password\": \"***\"}"),
+            ("config.a.private_key", "hunter33", "hunter33", "***"),
+            ("config.token_url", "hunter33", "hunter33", "hunter33"),
+            ("environment.API_TOKEN", "hunter33", "hunter33", "***"),
         ] {
             let mut settings = Settings::from_pairs([("count", "1"), (name, "")]);
             settings.entries[1].value = Written::new(value, written, Span::default());
