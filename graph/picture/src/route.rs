@@ -62,8 +62,11 @@ pub(super) enum Delivery {
 /// Records repeated after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Repeats {
-    /// Maximum number of source records per partition.
-    pub(super) records: usize,
+    /// Maximum number of source records per partition; absent if unlimited.
+    pub(super) records: Option<usize>,
+    /// The place from which all records are repeated, if their number is unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) all: Option<&'static str>,
     /// Maximum number of records that arrive per source record; absent if unlimited.
     pub(super) copies: Option<u64>,
 }
@@ -78,10 +81,10 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize, cluster: bool) -> Vec<Ro
             copies.is_some() && matches!(plan[**index].kind, NodeKind::Destination(_))
         };
         let destinations = indices.iter().zip(&arriving).filter(is_end).count();
-        let (replayed, alone_if, is_confirmed_early) = match &plan[source].kind {
-            NodeKind::Source(read) => (read.source.replay(), read.source.alone_if(), read.source.confirms_early()),
-            _ => (Replay::NotExactly, None, false),
-        };
+        let NodeKind::Source(read) = &plan[source].kind else { continue };
+        let (replayed, alone_if, resumes_only) =
+            (read.source.replay(), read.source.alone_if(), read.source.resumes_only());
+        let is_confirmed_early = read.source.confirms_early();
         for (&index, copies) in indices.iter().zip(arriving) {
             let (NodeKind::Destination(write), Some(copies)) = (&plan[index].kind, copies) else { continue };
             let delivery = match write.destination.policy().retry {
@@ -91,10 +94,15 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize, cluster: bool) -> Vec<Ro
                 Retry::AtMostOnce => Delivery::AtLeastOnceUnrepeated,
                 // With several destinations, the run resumes at the position of the slowest. Only row numbers show what
                 // the others already have.
+                Retry::Transactional if resumes_only.is_some() => Delivery::AtLeastOnce,
                 Retry::Transactional if destinations > 1 && replayed != Replay::Exactly => Delivery::AtLeastOnceInexact,
                 Retry::Transactional => Delivery::EffectivelyOnce,
             };
-            let records = if delivery == Delivery::EffectivelyOnce { 0 } else { replay_rows };
+            let records = match (delivery, resumes_only) {
+                (Delivery::EffectivelyOnce, _) => Some(0),
+                (_, None) => Some(replay_rows),
+                (_, Some(_)) => None,
+            };
             let condition = match (delivery, replayed) {
                 (Delivery::AtLeastOnceInexact, Replay::ExactlyIf(condition)) => Some(condition),
                 (Delivery::EffectivelyOnce, _) => alone_if,
@@ -106,7 +114,7 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize, cluster: bool) -> Vec<Ro
                 delivery,
                 order: "kept-per-partition",
                 condition,
-                replay: Repeats { records, copies: copies.0 },
+                replay: Repeats { records, all: resumes_only, copies: copies.0 },
                 paused: cluster.then(|| match write.destination.refuses_earlier_runs() {
                     true => PausedWrites::Refused,
                     false => PausedWrites::Accepted,
@@ -197,7 +205,12 @@ impl Route<'_> {
     }
 
     fn after_crash(&self) -> String {
-        let records = self.replay.records as u64;
+        let Some(records) = self.replay.records else {
+            let place = self.replay.all.unwrap_or_default();
+            let copies = if self.replay.copies == Some(1) { "" } else { ", with all their copies" };
+            return format!("a crash repeats all records {place}{copies}");
+        };
+        let records = records as u64;
         let rows = format!("{} {}", grouped(records), plural(records, "record"));
         match self.replay.copies {
             _ if records == 0 => "a crash repeats no record".to_owned(),

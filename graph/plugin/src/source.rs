@@ -89,6 +89,14 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// Returns the place from which a crash repeats all records, as the end of a phrase: `after the last STATE message of the
+    /// tap`. Such a source knows few places to resume from, and may read any number of records between two of them. So
+    /// `engine.replay-rows` does not limit what a crash repeats, and a transaction of the destination does not prevent it.
+    /// `None` by default: the source resumes after any record.
+    fn resumes_only(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns `true` if the source can be opened at a position before the last acknowledged one, and then reads every
     /// record after it again. A source that deletes acknowledged records cannot. Only such a source can resume at the
     /// position of a destination that has lost confirmed records; otherwise the pipeline stops.
