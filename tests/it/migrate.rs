@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+mod projects;
 mod settings;
 
 use crate::process::Workspace;
