@@ -105,6 +105,7 @@ fn row(
     }
     let word = |name: &str| route[name].as_str().unwrap_or_default().replace('-', " ");
     let repeats = match route["replay"]["records"].as_u64() {
+        _ if route["replay"]["bySenders"] == true => "what senders repeat, because it was not confirmed".to_owned(),
         None | Some(0) => "nothing".to_owned(),
         Some(records) => format!("at most {records} {} of a partition", plural(records, "record")),
     };

@@ -1,26 +1,30 @@
 //! The reader: polls, their pages and their records.
 
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anabranch_plugin::source::{Read, Reader, Room};
 use anabranch_record::fault::{Fault, FaultClass};
-use anabranch_record::json::{parse_value, write_value};
+use anabranch_record::json::{parse, parse_value, write_value};
 use anabranch_record::mark::Partition;
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
+use bytes::Bytes;
 use reqwest::header::{
     ACCEPT, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
 };
 use reqwest::{StatusCode, Url};
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::PollRules;
 use super::position::{CursorValue, PagePlace, PageRequest, PollPosition, Validators};
 use super::schedule::wait_until;
-use crate::client::{AuthorizedClient, AuthorizedError};
+use crate::client::{AuthorizedClient, AuthorizedError, HiddenError};
 use crate::codes;
 
 /// Maximum time that a server may ask to wait.
@@ -42,6 +46,10 @@ pub(super) struct PollReader {
     end: Option<Position>,
     /// True if the engine knows that nothing more is there.
     is_caught_up: bool,
+    /// True if an answer had records at the place of the settings, in this run or before it.
+    has_found: bool,
+    /// True if the log says that an answer has no array of records.
+    has_told: bool,
 }
 
 enum Phase {
@@ -58,6 +66,8 @@ struct Poll {
     page: PageRequest,
     /// Number of the page, from 1.
     number: u64,
+    /// True if an earlier page had as many records as were requested.
+    is_honoured: bool,
     /// Largest value of the cursor field on earlier pages.
     max: Option<CursorValue>,
     /// The last settled record of the page, if the page was read before.
@@ -69,8 +79,11 @@ struct Poll {
 /// An answer with records.
 struct Page {
     url: Url,
+    status: StatusCode,
     headers: HeaderMap,
-    body: Value,
+    /// The body; `None` if it is empty.
+    body: Option<Value>,
+    text: Bytes,
 }
 
 impl PollReader {
@@ -86,6 +99,7 @@ impl PollReader {
         let base = rules.message.request(&Record::default(), client.client())?.url().clone();
         let now = SystemTime::now();
         let initial = rules.cursor.as_ref().and_then(|cursor| cursor.initial.clone());
+        let has_found = position.is_some();
         let (phase, since, validators) = match position {
             None => (Phase::Waiting(now), initial, Validators::default()),
             Some(PollPosition { since, polled, place: Some(place), .. }) => {
@@ -95,6 +109,7 @@ impl PollReader {
                     began,
                     page: place.page.clone(),
                     number: place.number,
+                    is_honoured: false,
                     max: place.max.clone(),
                     after: Some(place),
                     not_before: None,
@@ -115,6 +130,8 @@ impl PollReader {
             pending: VecDeque::new(),
             end: None,
             is_caught_up: false,
+            has_found,
+            has_told: false,
         })
     }
 
@@ -145,30 +162,35 @@ impl PollReader {
         if answer.status == StatusCode::NOT_MODIFIED {
             return Ok(None);
         }
-        let body = match answer.body.trim_ascii() {
-            // A 204 has no body.
-            b"" => Value::Null,
-            text => parse_value(text).map_err(|error| {
-                AuthorizedError::Unsent(Fault::fatal(
-                    codes::HTTP_PAGE,
-                    format!("the answer is not valid JSON: {error}"),
-                ))
-            })?,
+        let body = match json_text(&answer.body) {
+            b"" => None,
+            text => Some(parse_value(text).map_err(|error| {
+                let text = format!("the answer cannot be read: {error}");
+                AuthorizedError::Unsent(Fault::fatal(codes::HTTP_PAGE, text))
+            })?),
         };
-        Ok(Some(Page { url, headers: answer.headers, body }))
+        Ok(Some(Page { url, status: answer.status, headers: answer.headers, body, text: answer.body }))
     }
 
     /// Puts the records of a page into the queue, and decides on the next page.
     fn take_page(&mut self, mut poll: Poll, page: &Page) -> Result<(), Fault> {
-        let elements = self.elements(&page.body)?;
+        let elements = self.elements(&poll, page)?;
         let hashes: Vec<u64> = elements.iter().map(hash).collect();
         let first = poll.after.take().map_or(0, |after| resume(&hashes, &after));
         let mut max = poll.max.clone();
+        let mut texts = None;
         let mut records = VecDeque::with_capacity(elements.len() - first.min(elements.len()));
         for (index, value) in elements.iter().enumerate() {
-            if let Some(cursor) = &self.rules.cursor
-                && let Some(value) = cursor.field.find(value).and_then(CursorValue::of)
-            {
+            let found = self.rules.cursor.as_ref().and_then(|cursor| match cursor.field.find(value)? {
+                // The text has all digits.
+                Value::Float(_) => {
+                    let texts = texts.get_or_insert_with(|| self.element_texts(&page.text));
+                    let number = cursor.field.find_text(texts.get(index)?)?.to_owned();
+                    Some(CursorValue::Exact { number })
+                }
+                other => CursorValue::of(other),
+            });
+            if let Some(value) = found {
                 max = Some(max.map_or(value.clone(), |max| max.max(value)));
             }
             if index < first {
@@ -190,30 +212,38 @@ impl PollReader {
             records.push_back(self.record(value, position.encode()?)?);
         }
         let invalid = |why| Fault::fatal(codes::HTTP_PAGE, why);
-        let next = self.rules.paging.after(&poll.page, &page.url, &page.headers, &page.body, elements.len());
+        let (paging, count, body) = (&self.rules.paging, elements.len(), page.body.as_ref().unwrap_or(&Value::Null));
+        let next = paging.after(&poll.page, &page.url, &page.headers, body, count, poll.is_honoured);
+        let is_honoured = poll.is_honoured || paging.is_full(count);
         match next.map_err(invalid)? {
             Some(_) if poll.number >= self.rules.paging.limit => {
                 let text = format!("the poll has more than {} pages (paging.limit)", self.rules.paging.limit);
                 return Err(Fault::fatal(codes::HTTP_PAGE, text));
             }
             Some(next) => {
-                self.phase = Phase::Page(Poll { page: next, number: poll.number + 1, max, ..poll });
+                self.phase = Phase::Page(Poll { page: next, number: poll.number + 1, is_honoured, max, ..poll });
             }
-            None => {
-                let is_single = poll.number == 1;
-                let since = match (self.since.clone(), max) {
-                    (Some(since), Some(max)) => Some(newer(since, max)),
-                    (since, max) => since.or(max),
-                };
-                // With another value, the next request has another URL, to which validators do not belong.
-                let validators =
-                    if is_single && since == self.since { validators(&page.headers) } else { Validators::default() };
-                self.since = since;
-                self.finish(poll.began, validators)?;
-            }
+            None => self.complete(
+                poll.began,
+                max,
+                if poll.number == 1 { validators(&page.headers) } else { Validators::default() },
+            )?,
         }
         self.pending = records;
         Ok(())
+    }
+
+    /// Ends a poll of which all pages are read. `max` is the largest value of the cursor field. `validators` are those of the
+    /// answer if it was the only one.
+    fn complete(&mut self, began: SystemTime, max: Option<CursorValue>, validators: Validators) -> Result<(), Fault> {
+        let since = match (self.since.clone(), max) {
+            (Some(since), Some(max)) => Some(newer(since, max)),
+            (since, max) => since.or(max),
+        };
+        // With another value, the next request has another URL, to which validators do not belong.
+        let validators = if since == self.since { validators } else { Validators::default() };
+        self.since = since;
+        self.finish(began, validators)
     }
 
     /// Ends a poll.
@@ -231,26 +261,65 @@ impl PollReader {
     }
 
     /// Returns the records in an answer.
-    fn elements(&self, body: &Value) -> Result<Vec<Value>, Fault> {
+    fn elements(&mut self, poll: &Poll, page: &Page) -> Result<Vec<Value>, Fault> {
+        let passing = |text: &str| Err(Fault::transient(codes::HTTP_PAGE, text));
+        let Some(body) = &page.body else {
+            return match poll.number == 1 || page.status == StatusCode::NO_CONTENT {
+                true => Ok(Vec::new()),
+                false => passing("the answer with a further page is empty"),
+            };
+        };
         let found = match &self.rules.records {
             None => Some(body),
             Some(pointer) => pointer.find(body),
         };
-        match (found, &self.rules.records) {
-            (Some(Value::List(list)), _) => Ok(list.as_ref().clone()),
-            (Some(Value::Null), _) => Ok(Vec::new()),
-            (Some(value @ Value::Map(_)), _) => Ok(vec![value.clone()]),
-            (Some(other), _) => {
+        let pointer = self.rules.records.as_ref().map(ToString::to_string).unwrap_or_default();
+        let records = match found {
+            Some(Value::List(list)) => list.as_ref().clone(),
+            Some(Value::Null) => Vec::new(),
+            Some(value @ Value::Map(_)) => vec![value.clone()],
+            Some(other) => {
                 let text =
                     format!("the records of the answer are neither an array nor an object, but {}", other.type_name());
-                Err(Fault::fatal(codes::HTTP_PAGE, text))
+                return Err(Fault::fatal(codes::HTTP_PAGE, text));
             }
-            (None, pointer) => {
-                let pointer = pointer.as_ref().map(ToString::to_string).unwrap_or_default();
+            None if poll.number > 1 => {
+                return passing(&format!("the answer with a further page has no records at {pointer:?}"));
+            }
+            // Nothing is lost: the next poll asks for the same records.
+            None if self.has_found => {
+                if !std::mem::replace(&mut self.has_told, true) {
+                    tracing::warn!("the answer has no records at {pointer:?}: it counts as an answer without records");
+                }
+                return Ok(Vec::new());
+            }
+            None => {
                 let text = format!("the answer has no records at {pointer:?}: correct the setting records");
-                Err(Fault::fatal(codes::HTTP_PAGE, text))
+                return Err(Fault::fatal(codes::HTTP_PAGE, text));
             }
+        };
+        (self.has_found, self.has_told) = (true, false);
+        Ok(records)
+    }
+
+    /// Returns the texts of the records in an answer.
+    fn element_texts<'t>(&self, answer: &'t [u8]) -> Vec<&'t str> {
+        let text = std::str::from_utf8(json_text(answer)).ok();
+        let text = match &self.rules.records {
+            None => text,
+            Some(pointer) => text.and_then(|text| pointer.find_text(text)),
+        };
+        let Some(text) = text else { return Vec::new() };
+        match serde_json::from_str::<Vec<&RawValue>>(text) {
+            Ok(list) => list.into_iter().map(RawValue::get).collect(),
+            Err(_) => vec![text],
         }
+    }
+
+    /// Returns `true` if a status says that there is no page with this number or offset, because the page before was the last.
+    fn is_after_the_last(&self, poll: &Poll, status: Option<StatusCode>) -> bool {
+        let is_counted = self.rules.paging.is_counted() && poll.number > 1;
+        is_counted && status.is_some_and(|status| matches!(status.as_u16(), 404 | 410 | 416))
     }
 
     fn record(&self, value: &Value, position: Position) -> Result<Record, Fault> {
@@ -279,6 +348,21 @@ impl PollReader {
         }
         records
     }
+}
+
+/// Returns the text of a body in JSON: without a byte order mark and white space around it.
+fn json_text(body: &[u8]) -> &[u8] {
+    body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii()
+}
+
+/// Finds out that a body is not JSON, such as the page of a proxy or an answer that was cut off. The next attempt may succeed.
+pub(super) fn invalid_body(body: &[u8]) -> Option<HiddenError> {
+    let text = json_text(body);
+    if text.is_empty() {
+        return None;
+    }
+    let error = parse(text, PhantomData::<IgnoredAny>).err()?;
+    Some(HiddenError { said: format!("the body is not valid JSON: {error}"), transient: true })
 }
 
 /// Returns the index of the first record after a settled one. If the record is at another place of the page, the records
@@ -365,6 +449,7 @@ impl Reader for PollReader {
                         began: SystemTime::now(),
                         page: PageRequest::First,
                         number: 1,
+                        is_honoured: false,
                         max: None,
                         after: None,
                         not_before: None,
@@ -388,8 +473,18 @@ impl Reader for PollReader {
                 }
                 Err(AuthorizedError::Request(error)) if poll.after.is_some() && is_gone(&poll.page, error.status()) => {
                     tracing::warn!(%error, "the page of the position does not exist any more: the poll begins again");
-                    let first = Poll { page: PageRequest::First, number: 1, max: None, after: None, ..poll };
+                    let first = Poll {
+                        page: PageRequest::First,
+                        number: 1,
+                        is_honoured: false,
+                        max: None,
+                        after: None,
+                        ..poll
+                    };
                     self.phase = Phase::Page(first);
+                }
+                Err(AuthorizedError::Request(error)) if self.is_after_the_last(&poll, error.status()) => {
+                    self.complete(poll.began, poll.max, Validators::default())?;
                 }
                 Err(error) => return Err(refused(error)),
             }
