@@ -1,5 +1,6 @@
 //! The `http.poll` source: asks a server for records.
 
+mod answer;
 mod decimal;
 mod paging;
 mod position;
@@ -155,7 +156,7 @@ fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
         retry: settings.retries.retry(),
         accept,
         body_limit: settings.response.max_bytes.0,
-        disguised: Some(reader::invalid_body),
+        disguised: Some(answer::invalid_body),
     };
     let (Some(message), false) = (message, findings.has_errors()) else { return Err(findings) };
     Ok(Arc::new(PollSource {

@@ -1,30 +1,29 @@
 //! The reader: polls, their pages and their records.
 
 use std::collections::VecDeque;
-use std::marker::PhantomData;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anabranch_plugin::source::{Read, Reader, Room};
 use anabranch_record::fault::{Fault, FaultClass};
-use anabranch_record::json::{parse, parse_value, write_value};
+use anabranch_record::json::write_value;
 use anabranch_record::mark::Partition;
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
-use bytes::Bytes;
 use reqwest::header::{
     ACCEPT, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
 };
 use reqwest::{StatusCode, Url};
-use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::PollRules;
+use super::answer::PageAnswer;
+use super::paging::InvalidPage;
 use super::position::{CursorValue, PagePlace, PageRequest, PollPosition, Validators};
 use super::schedule::wait_until;
-use crate::client::{AuthorizedClient, AuthorizedError, HiddenError};
+use crate::client::{AuthorizedClient, AuthorizedError};
 use crate::codes;
 
 /// Maximum time that a server may ask to wait.
@@ -68,22 +67,14 @@ struct Poll {
     number: u64,
     /// True if an earlier page had as many records as were requested.
     is_honoured: bool,
+    /// Hash of the records of the page before, if this run has read it.
+    before: Option<u64>,
     /// Largest value of the cursor field on earlier pages.
     max: Option<CursorValue>,
     /// The last settled record of the page, if the page was read before.
     after: Option<PagePlace>,
     /// Time before which the server wants no request.
     not_before: Option<SystemTime>,
-}
-
-/// An answer with records.
-struct Page {
-    url: Url,
-    status: StatusCode,
-    headers: HeaderMap,
-    /// The body; `None` if it is empty.
-    body: Option<Value>,
-    text: Bytes,
 }
 
 impl PollReader {
@@ -110,6 +101,7 @@ impl PollReader {
                     page: place.page.clone(),
                     number: place.number,
                     is_honoured: false,
+                    before: None,
                     max: place.max.clone(),
                     after: Some(place),
                     not_before: None,
@@ -136,11 +128,11 @@ impl PollReader {
     }
 
     /// Requests a page. `None` if nothing has changed since the last poll.
-    async fn fetch(&self, poll: &Poll) -> Result<Option<Page>, AuthorizedError> {
+    async fn fetch(&self, poll: &Poll) -> Result<Option<PageAnswer>, AuthorizedError> {
         let since = self.rules.cursor.as_ref().zip(self.since.as_ref());
         let since = since.map(|(cursor, value)| (cursor.parameter.as_str(), value.text()));
         let since = since.as_ref().map(|(name, value)| (*name, value.as_str()));
-        let invalid = |why: super::paging::InvalidPage| AuthorizedError::Unsent(Fault::fatal(codes::HTTP_PAGE, why));
+        let invalid = |why: InvalidPage| AuthorizedError::Unsent(Fault::fatal(codes::HTTP_PAGE, why));
         let url = self.rules.paging.url(&self.base, &poll.page, since).map_err(invalid)?;
         let request = self.rules.message.request(&Record::default(), self.client.client());
         let mut request = request.map_err(|fault| AuthorizedError::Unsent(fault.with_class(FaultClass::Fatal)))?;
@@ -162,20 +154,18 @@ impl PollReader {
         if answer.status == StatusCode::NOT_MODIFIED {
             return Ok(None);
         }
-        let body = match json_text(&answer.body) {
-            b"" => None,
-            text => Some(parse_value(text).map_err(|error| {
-                let text = format!("the answer cannot be read: {error}");
-                AuthorizedError::Unsent(Fault::fatal(codes::HTTP_PAGE, text))
-            })?),
-        };
-        Ok(Some(Page { url, status: answer.status, headers: answer.headers, body, text: answer.body }))
+        PageAnswer::read(url, answer).map(Some).map_err(AuthorizedError::Unsent)
     }
 
     /// Puts the records of a page into the queue, and decides on the next page.
-    fn take_page(&mut self, mut poll: Poll, page: &Page) -> Result<(), Fault> {
+    fn take_page(&mut self, mut poll: Poll, page: &PageAnswer) -> Result<(), Fault> {
         let elements = self.elements(&poll, page)?;
         let hashes: Vec<u64> = elements.iter().map(hash).collect();
+        let content = hash_of_all(&hashes);
+        // A server that ignores the parameter would be asked without end.
+        if self.rules.paging.is_counted() && !hashes.is_empty() && poll.before == Some(content) {
+            return Err(Fault::fatal(codes::HTTP_PAGE, InvalidPage::Loop));
+        }
         let first = poll.after.take().map_or(0, |after| resume(&hashes, &after));
         let mut max = poll.max.clone();
         let mut texts = None;
@@ -184,7 +174,7 @@ impl PollReader {
             let found = self.rules.cursor.as_ref().and_then(|cursor| match cursor.field.find(value)? {
                 // The text has all digits.
                 Value::Float(_) => {
-                    let texts = texts.get_or_insert_with(|| self.element_texts(&page.text));
+                    let texts = texts.get_or_insert_with(|| page.element_texts(self.rules.records.as_ref()));
                     let number = cursor.field.find_text(texts.get(index)?)?.to_owned();
                     Some(CursorValue::Exact { number })
                 }
@@ -221,7 +211,14 @@ impl PollReader {
                 return Err(Fault::fatal(codes::HTTP_PAGE, text));
             }
             Some(next) => {
-                self.phase = Phase::Page(Poll { page: next, number: poll.number + 1, is_honoured, max, ..poll });
+                self.phase = Phase::Page(Poll {
+                    page: next,
+                    number: poll.number + 1,
+                    is_honoured,
+                    before: Some(content),
+                    max,
+                    ..poll
+                });
             }
             None => self.complete(
                 poll.began,
@@ -261,7 +258,7 @@ impl PollReader {
     }
 
     /// Returns the records in an answer.
-    fn elements(&mut self, poll: &Poll, page: &Page) -> Result<Vec<Value>, Fault> {
+    fn elements(&mut self, poll: &Poll, page: &PageAnswer) -> Result<Vec<Value>, Fault> {
         let passing = |text: &str| Err(Fault::transient(codes::HTTP_PAGE, text));
         let Some(body) = &page.body else {
             return match poll.number == 1 || page.status == StatusCode::NO_CONTENT {
@@ -302,20 +299,6 @@ impl PollReader {
         Ok(records)
     }
 
-    /// Returns the texts of the records in an answer.
-    fn element_texts<'t>(&self, answer: &'t [u8]) -> Vec<&'t str> {
-        let text = std::str::from_utf8(json_text(answer)).ok();
-        let text = match &self.rules.records {
-            None => text,
-            Some(pointer) => text.and_then(|text| pointer.find_text(text)),
-        };
-        let Some(text) = text else { return Vec::new() };
-        match serde_json::from_str::<Vec<&RawValue>>(text) {
-            Ok(list) => list.into_iter().map(RawValue::get).collect(),
-            Err(_) => vec![text],
-        }
-    }
-
     /// Returns `true` if a status says that there is no page with this number or offset, because the page before was the last.
     fn is_after_the_last(&self, poll: &Poll, status: Option<StatusCode>) -> bool {
         let is_counted = self.rules.paging.is_counted() && poll.number > 1;
@@ -348,21 +331,6 @@ impl PollReader {
         }
         records
     }
-}
-
-/// Returns the text of a body in JSON: without a byte order mark and white space around it.
-fn json_text(body: &[u8]) -> &[u8] {
-    body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii()
-}
-
-/// Finds out that a body is not JSON, such as the page of a proxy or an answer that was cut off. The next attempt may succeed.
-pub(super) fn invalid_body(body: &[u8]) -> Option<HiddenError> {
-    let text = json_text(body);
-    if text.is_empty() {
-        return None;
-    }
-    let error = parse(text, PhantomData::<IgnoredAny>).err()?;
-    Some(HiddenError { said: format!("the body is not valid JSON: {error}"), transient: true })
 }
 
 /// Returns the index of the first record after a settled one. If the record is at another place of the page, the records
@@ -403,6 +371,12 @@ fn text(value: &Value) -> Result<Vec<u8>, Fault> {
 fn hash(value: &Value) -> u64 {
     let sum = Sha256::digest(text(value).unwrap_or_default());
     sum.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+fn hash_of_all(hashes: &[u64]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hashes.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn seconds(time: SystemTime) -> i64 {
@@ -450,6 +424,7 @@ impl Reader for PollReader {
                         page: PageRequest::First,
                         number: 1,
                         is_honoured: false,
+                        before: None,
                         max: None,
                         after: None,
                         not_before: None,
@@ -477,6 +452,7 @@ impl Reader for PollReader {
                         page: PageRequest::First,
                         number: 1,
                         is_honoured: false,
+                        before: None,
                         max: None,
                         after: None,
                         ..poll

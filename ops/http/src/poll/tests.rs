@@ -174,6 +174,17 @@ async fn a_server_with_smaller_pages_is_read_to_the_end() {
 }
 
 #[tokio::test]
+async fn a_server_that_ignores_the_number_of_the_page_is_not_asked_without_end() {
+    let server = Server::start(|_| Reply::ok(r#"[{"n":1},{"n":2}]"#));
+    let url = server.url();
+    let source = configured::source(&kind(), &[("request.url", &*url), ("paging.kind", "page")]).unwrap();
+    let fault = read_once(&*source).await.unwrap_err();
+    assert_eq!((fault.code(), fault.class()), (codes::HTTP_PAGE, FaultClass::Fatal));
+    assert!(fault.to_string().contains("the same page again"), "{fault}");
+    assert_eq!(server.received().len(), 2);
+}
+
+#[tokio::test]
 async fn the_cursor_has_all_digits_of_a_number() {
     let large = "12345678901234567890123";
     let server = Server::start(move |request| match request.path.contains("since") {
