@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use super::idle::{ConnectionActivity, IdleConnections};
+use super::idle::{IdleConnections, IdleState};
 use super::receiver::HttpReceiver;
 
 /// Maximum time of a TLS handshake.
@@ -137,7 +137,7 @@ struct ServedConnection {
     http: http1::Builder,
     receiver: Arc<HttpReceiver>,
     closing: watch::Receiver<bool>,
-    activity: Arc<ConnectionActivity>,
+    activity: Arc<IdleState>,
     /// Time limit for a handshake.
     head: Duration,
 }

@@ -8,12 +8,12 @@ use tokio::sync::Notify;
 /// The idle connections of a source.
 #[derive(Default)]
 pub(super) struct IdleConnections {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<IdleTurns>,
     arrived: Notify,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct IdleTurns {
     /// Number of the times that a connection became idle.
     turns: u64,
     /// The idle connections by the turn since which they are idle.
@@ -21,7 +21,7 @@ struct Waiting {
 }
 
 /// A connection, which is idle from its start until its first request, and between two requests.
-pub(super) struct ConnectionActivity {
+pub(super) struct IdleState {
     all: Arc<IdleConnections>,
     close: Arc<Notify>,
     /// Turn since which the connection is idle; `None` while a request is answered.
@@ -29,7 +29,7 @@ pub(super) struct ConnectionActivity {
 }
 
 /// A request of a connection. Dropping it makes the connection idle.
-pub(super) struct BusyConnection(Arc<ConnectionActivity>);
+pub(super) struct BusyConnection(Arc<IdleState>);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -37,8 +37,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl IdleConnections {
     /// Adds a connection, which is idle.
-    pub(super) fn connect(self: &Arc<Self>) -> Arc<ConnectionActivity> {
-        let activity = ConnectionActivity { all: self.clone(), close: Arc::default(), turn: Mutex::default() };
+    pub(super) fn connect(self: &Arc<Self>) -> Arc<IdleState> {
+        let activity = IdleState { all: self.clone(), close: Arc::default(), turn: Mutex::default() };
         activity.rest();
         Arc::new(activity)
     }
@@ -56,7 +56,7 @@ impl IdleConnections {
     }
 }
 
-impl ConnectionActivity {
+impl IdleState {
     fn rest(&self) {
         let mut waiting = locked(&self.all.waiting);
         waiting.turns += 1;
@@ -90,7 +90,7 @@ impl ConnectionActivity {
     }
 }
 
-impl Drop for ConnectionActivity {
+impl Drop for IdleState {
     fn drop(&mut self) {
         self.leave();
     }
@@ -112,7 +112,7 @@ mod tests {
     fn the_connection_that_is_idle_for_the_longest_time_gives_its_place() {
         let idle = Arc::new(IdleConnections::default());
         let (a, b, c) = (idle.connect(), idle.connect(), idle.connect());
-        let is_asked = |connection: &ConnectionActivity| connection.closing().now_or_never().is_some();
+        let is_asked = |connection: &IdleState| connection.closing().now_or_never().is_some();
         let request = a.begin();
         assert!(a.is_busy() && !b.is_busy());
         idle.close_longest();

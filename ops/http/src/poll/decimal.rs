@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 /// A number: 0.DIGITS × 10^exponent.
 #[derive(Debug, PartialEq, Eq)]
-struct Decimal<'t> {
+struct DecimalText<'t> {
     is_negative: bool,
     /// Digits before and after the decimal point, without zeros at the beginning.
     digits: [&'t str; 2],
@@ -13,8 +13,8 @@ struct Decimal<'t> {
 
 /// Compares two numbers in JSON by their values. Takes time in proportion to the texts, whatever the exponents.
 pub(super) fn compare(a: &str, b: &str) -> Ordering {
-    let (a, b) = (Decimal::of(a), Decimal::of(b));
-    let size = |number: &Decimal<'_>| (!number.is_zero(), number.exponent);
+    let (a, b) = (DecimalText::of(a), DecimalText::of(b));
+    let size = |number: &DecimalText<'_>| (!number.is_zero(), number.exponent);
     let sizes = || size(&a).cmp(&size(&b)).then_with(|| a.all_digits().cmp(b.all_digits()));
     match (a.is_negative, b.is_negative) {
         (false, false) => sizes(),
@@ -24,8 +24,8 @@ pub(super) fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-impl<'t> Decimal<'t> {
-    fn of(text: &'t str) -> Decimal<'t> {
+impl<'t> DecimalText<'t> {
+    fn of(text: &'t str) -> DecimalText<'t> {
         let unsigned = text.trim_start_matches('-');
         let (mantissa, power) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
         // A power that does not fit is larger or smaller than any other.
@@ -43,10 +43,10 @@ impl<'t> Decimal<'t> {
         };
         let digits = [whole, fraction];
         if digits.iter().all(|digits| digits.is_empty()) {
-            return Decimal { is_negative: false, digits, exponent: 0 };
+            return DecimalText { is_negative: false, digits, exponent: 0 };
         }
         let exponent = power + whole.len() as i64 - zeros as i64;
-        Decimal { is_negative: unsigned.len() < text.len(), digits, exponent }
+        DecimalText { is_negative: unsigned.len() < text.len(), digits, exponent }
     }
 
     fn is_zero(&self) -> bool {
