@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::RecordShape;
+use anabranch_plugin::flow::{Flow, RecordShape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::parameters::shared::Inference;
 use anabranch_plugin::source::{
