@@ -567,15 +567,15 @@ impl PipelineLifecycle {
         }
     }
 
-    /// Logs and returns the number of records that sources have confirmed and keep in memory. `is_going_on` is true if the
+    /// Logs and returns the number of records that sources have confirmed and keep in memory. `does_continue` is true if the
     /// service continues without the pipeline.
-    fn count_kept(&self, is_going_on: bool) -> u64 {
+    fn count_kept(&self, does_continue: bool) -> u64 {
         let mut all = 0;
         for (connector, undelivered) in self.undelivered() {
             let Undelivered::Lost(Some(records @ 1..)) = undelivered else { continue };
             all += records;
             let records = format!("{records} confirmed {}", plural(records, "record"));
-            match is_going_on {
+            match does_continue {
                 true => tracing::error!(
                     pipeline = %self.id, connector = %connector,
                     "{records} not delivered: the next start delivers what is kept in memory, unless the service ends before"
