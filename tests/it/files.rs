@@ -114,7 +114,7 @@ fn standard_input_is_read_once_and_standard_output_has_only_records() {
     assert_eq!(read(b"").stdout, "");
 
     let plan = workspace.run(&["pipelines", "plan"]).expect_code(0).both();
-    assert!(plan.contains("a crash may lose records"), "{plan}");
+    assert!(plan.contains("a crash or a stop may lose records"), "{plan}");
     // A service cannot read it.
     let mut service = workspace.start(&["run", "--pipelines.exit-on-degraded"]);
     let printed = service.printed();

@@ -30,8 +30,8 @@ use crate::written::Written;
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
     values: BTreeMap<Str, Checked>,
-    /// Names of settings with a blank value; `values` may contain their defaults.
-    blank: BTreeSet<Str>,
+    /// Settings with a blank value, with the places of their names; `values` may contain their defaults.
+    blank: BTreeMap<Str, Span>,
     span: Span,
 }
 
@@ -41,7 +41,7 @@ impl Arguments {
     /// # Errors
     /// All unknown, missing or ill-typed settings, with their places; paths are relative to the settings (`/field`).
     pub fn parse(specification: &Specification, settings: &Settings) -> Result<Arguments, Diagnostics> {
-        let mut arguments = Arguments { values: BTreeMap::new(), blank: BTreeSet::new(), span: settings.span };
+        let mut arguments = Arguments { values: BTreeMap::new(), blank: BTreeMap::new(), span: settings.span };
         let mut findings = Diagnostics::new();
         let mut given: BTreeMap<Str, Span> = BTreeMap::new();
         let mut ill_typed: BTreeSet<Str> = BTreeSet::new();
@@ -78,7 +78,7 @@ impl Arguments {
             }
             let is_blank = setting.value.value().trim().is_empty();
             if is_blank && !(parameter.blank && setting.value.is_given()) {
-                arguments.blank.insert(name);
+                arguments.blank.insert(name, setting.name.span);
                 continue;
             }
             match type_check(parameter, &name, setting.value.clone()) {
@@ -148,17 +148,18 @@ impl Arguments {
         self.values.keys()
     }
 
-    /// Returns the text of a parameter in the file, or `default`, and whether it is a credential. An absent setting has
-    /// the place of the settings.
+    /// Returns the text of a parameter in the file, or `default`, and whether it is a credential. A blank setting has the
+    /// place of its name, and an absent one that of the settings.
     pub(crate) fn origin(&self, name: &str, default: Option<&'static str>) -> (Written, bool) {
         let text = Str::from_static(default.unwrap_or_default());
-        let absent = || (Written::new(text.clone(), text, self.span), false);
+        let span = self.blank.get(name).copied().unwrap_or(self.span);
+        let absent = || (Written::new(text.clone(), text, span), false);
         self.values.get(name).map_or_else(absent, |a| (a.written.clone(), a.secret))
     }
 
     /// Returns `true` if the file contains the setting, even if its value is blank.
     pub(crate) fn is_given(&self, name: &str) -> bool {
-        self.blank.contains(name) || self.values.get(name).is_some_and(|a| !a.is_default)
+        self.blank.contains_key(name) || self.values.get(name).is_some_and(|a| !a.is_default)
     }
 
     /// Returns `true` if the parameter has a value, set or by default.
@@ -184,7 +185,7 @@ impl Arguments {
     /// Returns the values in the file, without defaults, in name order: for plugins that apply defaults themselves. A
     /// blank setting is a blank text.
     pub fn given(&self) -> impl Iterator<Item = (&Str, Written)> {
-        let blank = self.blank.iter().map(|name| (name, Written::new("", "", self.span)));
+        let blank = self.blank.iter().map(|(name, span)| (name, Written::new("", "", *span)));
         let given = self.values.iter().filter(|(_, argument)| !argument.is_default);
         let mut all: Vec<_> = given.map(|(name, argument)| (name, argument.written.clone())).chain(blank).collect();
         all.sort_by_key(|(name, _)| *name);
