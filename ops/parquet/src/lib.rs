@@ -16,6 +16,7 @@ mod declared;
 mod decode;
 mod nesting;
 pub mod table;
+mod table_error;
 pub mod table_reader;
 mod values;
 

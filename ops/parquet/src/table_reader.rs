@@ -6,14 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use anabranch_record::value::Object;
-use arrow_schema::ArrowError;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
-use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
+pub use crate::table_error::TableError;
 use crate::{nesting, values};
 
 /// The bytes at the start and the end of every Parquet file.
@@ -28,67 +27,6 @@ const BATCH_BYTES: u64 = 1 << 20;
 
 /// Maximum size of the metadata at the end of a file.
 const MOST_METADATA: u32 = 64 << 20;
-
-/// A Parquet file cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum TableError {
-    /// The input cannot be read.
-    #[error(transparent)]
-    Io(std::io::Error),
-    /// The bytes are not a Parquet file, or it is damaged.
-    #[error("{0}")]
-    Corrupt(String),
-    /// The file uses a part of the format that is not supported.
-    #[error("{0}")]
-    Unsupported(String),
-}
-
-impl TableError {
-    pub(crate) fn unsupported(what: String) -> Self {
-        TableError::Unsupported(what)
-    }
-
-    /// Adds the name of the column.
-    pub(crate) fn within(self, column: &str) -> Self {
-        match self {
-            TableError::Unsupported(what) => TableError::Unsupported(format!("column {column:?}: {what}")),
-            other => other,
-        }
-    }
-}
-
-impl From<ParquetError> for TableError {
-    fn from(error: ParquetError) -> Self {
-        match error {
-            ParquetError::External(error) => match error.downcast::<std::io::Error>() {
-                Ok(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                    TableError::Corrupt(error.to_string())
-                }
-                Ok(error) => TableError::Io(*error),
-                Err(error) => TableError::Corrupt(error.to_string()),
-            },
-            ParquetError::NYI(what) => TableError::Unsupported(what),
-            // The crate reports a codec that is not compiled in as a general error.
-            ParquetError::General(what) if what.contains("Disabled feature") => TableError::Unsupported(what),
-            error => TableError::Corrupt(error.to_string()),
-        }
-    }
-}
-
-impl From<ArrowError> for TableError {
-    fn from(error: ArrowError) -> Self {
-        match error {
-            ArrowError::ExternalError(error) => match error.downcast::<ParquetError>() {
-                Ok(error) => TableError::from(*error),
-                Err(error) => TableError::Corrupt(error.to_string()),
-            },
-            ArrowError::ParquetError(what) if what.contains("Disabled feature") => TableError::Unsupported(what),
-            ArrowError::NotYetImplemented(what) => TableError::Unsupported(what),
-            ArrowError::IoError(_, error) => TableError::Io(error),
-            error => TableError::Corrupt(error.to_string()),
-        }
-    }
-}
 
 /// An input that the readers of several row groups share.
 struct SharedInput<R>(Arc<R>);

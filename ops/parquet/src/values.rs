@@ -17,7 +17,7 @@ use arrow_schema::{DataType, Fields, TimeUnit};
 use chrono::DateTime;
 
 use crate::column::decimal_text;
-use crate::table_reader::TableError;
+use crate::table_error::TableError;
 
 const MILLIS_PER_DAY: i64 = 86_400_000;
 
