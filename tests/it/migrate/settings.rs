@@ -60,7 +60,7 @@ fn an_extracted_key_is_written_as_the_value_that_it_was() {
     assert!(!text(&report).contains("          key:"), "{}", text(&report));
     let test = |name: &str, key: &str, value: &str| {
         format!(
-            "  - name: {name}\n    input: [{{ after: {{ $json: {{ id: {value} }} }} }}]\n    expect: {{ records: [{{ key: {key} }}] }}\n"
+            "  - name: {name}\n    input: [{{ after: {{ id: {value} }} }}]\n    expect: {{ records: [{{ key: {key} }}] }}\n"
         )
     };
     tested("numbers", &numbers, &(test("a number", "'5'", "5") + &test("a text", "'\"a\"'", "a")));
