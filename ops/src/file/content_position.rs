@@ -176,6 +176,11 @@ impl ContentResume {
         }
     }
 
+    /// Returns `true` if nothing of the file was delivered.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.offset == 0 && self.after == After::Nothing
+    }
+
     /// Returns `true` if the identity and creation time match the file that was read. The identity is not enough,
     /// because file systems reuse inode numbers.
     pub(super) fn is_of(&self, identity: u32, born: u64) -> bool {

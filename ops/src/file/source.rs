@@ -1,5 +1,6 @@
 //! The `file` source: reads the records of files and follows them.
 
+mod in_flight;
 mod input;
 mod partition;
 mod partitions;
@@ -28,6 +29,7 @@ use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
 
+use in_flight::FileAcker;
 use input::StandardInput;
 use partition::{Begin, FileFormat};
 use partitions::FilePartitions;
@@ -129,10 +131,11 @@ impl ConfiguredFile {
     ) -> Result<OpenedSource, Fault> {
         let pace = (self.polling, self.begin);
         let files = FilePartitions::new(&self.path, pattern.clone(), format.clone(), pace, resume, host)?;
+        let acker = FileAcker(files.in_flight());
         let mut reader = SeveralFiles::new(self.path.clone(), files);
         reader.begin().await.map_err(|fault| self.as_opened(fault))?;
         self.opened.store(true, Ordering::Relaxed);
-        Ok(OpenedSource::new(Box::new(reader), Box::new(Unacknowledged)))
+        Ok(OpenedSource::new(Box::new(reader), Box::new(acker)))
     }
 
     async fn open_lines(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {

@@ -1,5 +1,6 @@
 //! One of the files of a source, which is a partition. Everything here blocks.
 
+mod handover;
 mod opening;
 mod records;
 
@@ -19,6 +20,7 @@ use anabranch_record::text::Str;
 use anabranch_record::{Position, Record};
 use bytes::Bytes;
 
+use super::in_flight::InFlight;
 use super::unreadable;
 use crate::arena::Arena;
 use crate::codes;
@@ -27,6 +29,8 @@ use crate::file::content::{Content, ContentError};
 use crate::file::content_position::{After, ContentPosition, ContentResume, TRAIL};
 use crate::file::framing::{Framer, Framing};
 use crate::file::position::{born, identity};
+pub(super) use handover::Handover;
+use handover::Hold;
 
 /// Time without growth after which a file that was replaced is left: its writer may still have it open.
 const GRACE: Duration = Duration::from_secs(1);
@@ -101,10 +105,12 @@ pub(super) struct FilePartition {
     replaced: Option<Instant>,
     /// True if there is a file at the path.
     is_there: bool,
-    /// The place in the file that was renamed to the path, once the replaced file is read.
-    successor: Option<(Position, ContentResume)>,
-    /// Place in the replaced file up to which another partition has read it.
-    until: Option<u64>,
+    /// The file that was renamed to the path, once the replaced file is read.
+    successor: Option<Handover>,
+    /// Records of the file that its former partition has read and that are not acknowledged.
+    hold: Option<Hold>,
+    /// The file of which the last returned position is.
+    announced: Option<(u32, u64)>,
     /// Change time of the file when its content was last compared.
     compared: Option<(i64, i64)>,
     warned: HashSet<&'static str>,
@@ -149,7 +155,8 @@ impl FilePartition {
             replaced: None,
             is_there: true,
             successor: None,
-            until: None,
+            hold: None,
+            announced: resume.map(|resume| (resume.identity, resume.born)),
             compared: None,
             warned: HashSet::new(),
             warnings: Vec::new(),
@@ -169,37 +176,6 @@ impl FilePartition {
     /// Returns the stored or delivered position in that file.
     pub(super) fn resume(&self) -> Option<ContentResume> {
         self.resume.or_else(|| ContentResume::decode(self.delivered.as_ref()?).ok())
-    }
-
-    /// Returns the position that was delivered last, or that of an earlier run.
-    pub(super) fn position(&self) -> Option<Position> {
-        self.delivered.clone()
-    }
-
-    /// Leaves the file to another partition, which continues at its place. Starts over with the file at the path, if there
-    /// is one.
-    pub(super) fn hand_over(&mut self) {
-        self.start_over();
-        self.file = None;
-        self.replaced = None;
-        self.begin = Begin::Beginning;
-    }
-
-    /// Continues at the place of another partition, in a file that was renamed to this path. Returns `false` if this
-    /// partition first reads the rest of its own file, which is not at the path any more.
-    pub(super) fn adopt(&mut self, place: (Position, ContentResume)) -> bool {
-        if self.file().is_some() {
-            self.successor = Some(place);
-            return false;
-        }
-        self.delivered = Some(place.0);
-        self.resume = Some(place.1);
-        true
-    }
-
-    /// Reads the file that was replaced only up to a place: another partition has read it from there on.
-    pub(super) fn read_until(&mut self, offset: u64) {
-        self.until = Some(offset);
     }
 
     /// Notes what is at the path: a file or nothing.
@@ -242,7 +218,10 @@ impl FilePartition {
     ///
     /// # Errors
     /// The file cannot be read, or a record is too long.
-    pub(super) fn step(&mut self, room: Room, now: Instant) -> Result<PartitionStep, Fault> {
+    pub(super) fn step(&mut self, room: Room, now: Instant, in_flight: &InFlight) -> Result<PartitionStep, Fault> {
+        if let Some(step) = self.begin_successor().or_else(|| self.wait_for_former(in_flight, now)) {
+            return Ok(step);
+        }
         let shown = self.shown.clone();
         let failed = |error: io::Error| unreadable(&shown, &error);
         if self.content.is_none() {
@@ -256,9 +235,6 @@ impl FilePartition {
         if !records.is_empty() {
             self.quiet = None;
             return Ok(PartitionStep::Records(records));
-        }
-        if self.until.is_some_and(|until| self.place.offset >= until) {
-            return Ok(self.leave());
         }
         self.compact();
         let Some(content) = &mut self.content else { return Ok(PartitionStep::Busy) };
@@ -335,15 +311,8 @@ impl FilePartition {
 
     /// Leaves a file that was replaced or removed, after it was read to its end.
     fn leave(&mut self) -> PartitionStep {
-        self.start_over();
-        self.file = None;
-        self.replaced = None;
-        self.begin = Begin::Beginning;
-        if let Some((position, resume)) = self.successor.take() {
-            (self.delivered, self.resume) = (Some(position.clone()), Some(resume));
-            return PartitionStep::Moved(position);
-        }
-        if self.is_there { PartitionStep::Busy } else { PartitionStep::Gone }
+        self.forget_file();
+        if self.is_there || self.successor.is_some() { PartitionStep::Busy } else { PartitionStep::Gone }
     }
 
     /// Makes the next step read a file from its start.
@@ -351,7 +320,6 @@ impl FilePartition {
         self.resume = None;
         self.delivered = None;
         self.place = ContentPosition::default();
-        self.until = None;
         self.quiet = None;
         self.rest();
         self.passed = 0;

@@ -17,11 +17,12 @@ use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::phrase::counted;
 use anabranch_record::text::Str;
 
-use super::partition::{Begin, FileFormat, FilePartition, PartitionStep, is_of};
+use super::in_flight::InFlight;
+use super::partition::{Begin, FileFormat, FilePartition, Handover, PartitionStep, is_of};
 use super::unreadable;
 use crate::file::content_position::ContentResume;
 use crate::file::pattern::{ListedFile, PathPattern};
-use crate::file::position::{born, identity};
+use crate::file::position::identity;
 
 /// Maximum number of files that stay open while they wait for more. A file that is closed is found again by its identity
 /// if it is renamed.
@@ -56,6 +57,14 @@ impl Seen {
     }
 }
 
+/// A file that was found under another path than that of the partitions that read it.
+struct RenamedFile {
+    from: Vec<PathBuf>,
+    to: PathBuf,
+    /// True if the partition of the path reads it already.
+    is_known: bool,
+}
+
 struct Listed {
     partition: FilePartition,
     seen: Option<Seen>,
@@ -79,6 +88,7 @@ pub(super) struct FilePartitions {
     /// The file whose turn it is, and its steps in this turn.
     turn: (PathBuf, usize),
     events: VecDeque<Read>,
+    in_flight: InFlight,
     searched: Option<Instant>,
     /// True if a search found a file.
     found_any: bool,
@@ -110,6 +120,7 @@ impl FilePartitions {
             active: BTreeSet::new(),
             turn: (PathBuf::new(), 0),
             events: VecDeque::new(),
+            in_flight: InFlight::default(),
             searched: None,
             found_any: false,
             missed: 0,
@@ -129,6 +140,7 @@ impl FilePartitions {
                 continue;
             };
             let resume = ContentResume::decode(&mark.position)?;
+            set.in_flight.resume(partition, &mark.position);
             set.add(path, Some((mark.position.clone(), resume)), Begin::Beginning);
         }
         Ok(set)
@@ -145,6 +157,11 @@ impl FilePartitions {
         let partition = FilePartition::new(self.name_of(&path), path.clone(), self.format.clone(), resume, begin);
         self.active.insert(path.clone());
         self.files.insert(path, Listed { partition, seen: None });
+    }
+
+    /// Returns the positions that the reader returns, for the acknowledger.
+    pub(super) fn in_flight(&self) -> InFlight {
+        self.in_flight.clone()
     }
 
     /// Searches for files.
@@ -184,7 +201,7 @@ impl FilePartitions {
                 continue;
             };
             let partition = &mut listed.partition;
-            let step = partition.step(room, now);
+            let step = partition.step(room, now, &self.in_flight);
             let (warnings, missed) = (std::mem::take(&mut partition.warnings), std::mem::take(&mut partition.missed));
             let name = partition.name.clone();
             self.missed += missed;
@@ -192,12 +209,17 @@ impl FilePartitions {
             self.turn.1 += 1;
             match step? {
                 PartitionStep::Records(records) => {
+                    self.in_flight.add(&name, records.len());
                     return Ok(SetStep::Read(Read::Rows { partition: name, records }));
                 }
                 PartitionStep::Failed(record, fault) => {
+                    self.in_flight.add(&name, 1);
                     return Ok(SetStep::Read(Read::Failed { partition: name, record, fault }));
                 }
-                PartitionStep::Moved(position) => return Ok(SetStep::Read(Read::Progress(name, position))),
+                PartitionStep::Moved(position) => {
+                    self.in_flight.add(&name, 1);
+                    return Ok(SetStep::Read(Read::Progress(name, position)));
+                }
                 PartitionStep::Busy => {}
                 PartitionStep::AtEnd => {
                     self.active.remove(&path);
@@ -256,59 +278,58 @@ impl FilePartitions {
                 left.entry(identity).or_default().push(path.clone());
             }
         }
-        let mut moves: Vec<(PathBuf, PathBuf)> = Vec::new();
+        let mut moves: Vec<RenamedFile> = Vec::new();
         for ListedFile { path, metadata } in &found {
-            let of = identity(metadata);
-            let former = left.get(&of).into_iter().flatten().find(|former| {
-                let listed = self.files.get(*former);
+            let mut from = left.get(&identity(metadata)).cloned().unwrap_or_default();
+            from.retain(|former| {
+                let listed = self.files.get(former);
                 listed.and_then(|it| it.partition.file()).is_some_and(|(of, born)| is_of(metadata, of, born))
             });
-            let own = self.files.get(path).and_then(|listed| listed.partition.resume());
-            let own = own.filter(|own| own.is_of(of, born(metadata)));
-            match (former.cloned(), own) {
-                // Another partition has read a part of it already.
-                (Some(former), Some(own)) => {
-                    if let Some(listed) = self.files.get_mut(&former) {
-                        listed.partition.read_until(own.offset);
-                    }
-                }
-                (Some(former), None) => moves.push((former, path.clone())),
-                (None, _) => {}
-            }
-            if !self.files.contains_key(path) && moves.last().is_none_or(|(_, to)| to != path) {
+            let own = self.files.get(path).and_then(|listed| listed.partition.file());
+            let is_known = own.is_some_and(|(of, born)| is_of(metadata, of, born));
+            let is_renamed = !from.is_empty() && !is_known;
+            moves.extend((!from.is_empty()).then(|| RenamedFile { from, to: path.clone(), is_known }));
+            if !self.files.contains_key(path) && !is_renamed {
                 self.add(path.clone(), None, self.begin);
             }
             if let Some(listed) = self.files.get_mut(path) {
                 listed.seen = Some(Seen::of(metadata));
             }
         }
-        self.rename(&moves);
+        self.rename(moves, now);
         Ok(())
     }
 
     /// Continues in files that were renamed, at their new paths. Their former partitions start over with the files that
     /// are at the former paths.
-    fn rename(&mut self, moves: &[(PathBuf, PathBuf)]) {
-        let mut places = Vec::new();
-        for (from, to) in moves {
-            let Some(Listed { partition, .. }) = self.files.get_mut(from) else { continue };
-            let place = partition.position().zip(partition.resume());
-            partition.hand_over();
-            self.active.insert(from.clone());
-            places.push((to, place));
+    fn rename(&mut self, moves: Vec<RenamedFile>, now: Instant) {
+        let mut handovers: Vec<(PathBuf, Option<Handover>)> = Vec::new();
+        for RenamedFile { from, to, is_known } in moves {
+            let mut taken: Option<Handover> = None;
+            for former in from {
+                let Some(Listed { partition, .. }) = self.files.get_mut(&former) else { continue };
+                let handover = partition.hand_over(&self.in_flight, now);
+                self.active.insert(former);
+                // After a crash, several marks may be of the file. Everything before each of them is stored.
+                taken = match (taken, handover) {
+                    (Some(one), Some(other)) => Some(if other.is_before(&one) { other } else { one }),
+                    (one, other) => one.or(other),
+                };
+            }
+            if !is_known {
+                handovers.push((to, taken));
+            }
         }
-        for (to, place) in places {
-            let name = self.name_of(to);
-            let position = place.as_ref().map(|(position, _)| position.clone());
-            let is_begun = match self.files.get_mut(to) {
-                None => {
-                    self.add(to.clone(), place, Begin::Beginning);
-                    true
-                }
-                Some(Listed { partition, .. }) => place.is_none_or(|place| partition.adopt(place)),
-            };
+        for (to, handover) in handovers {
+            if !self.files.contains_key(&to) {
+                self.add(to.clone(), None, Begin::Beginning);
+            }
             self.active.insert(to.clone());
-            self.events.extend(position.filter(|_| is_begun).map(|position| Read::Progress(name, position)));
+            let Some(Listed { partition, .. }) = self.files.get_mut(&to) else { continue };
+            if let Some(position) = handover.and_then(|handover| partition.adopt(handover)) {
+                self.in_flight.add(&partition.name, 1);
+                self.events.push_back(Read::Progress(partition.name.clone(), position));
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
 
-use super::{Begin, FilePartition, PartitionStep, changed, is_of};
+use super::{Begin, FilePartition, GRACE, PartitionStep, changed, is_of};
 use crate::file::content::{Content, ContentError};
 use crate::file::content_position::{After, ContentPosition};
 use crate::file::follower::open_regular;
@@ -31,11 +31,12 @@ impl FilePartition {
         };
         let metadata = file.metadata()?;
         self.file = Some(file.clone());
+        let of = (identity(&metadata), born(&metadata));
         // A file that was read to its end and closed continues at its place.
-        let resume = self.resume.or_else(|| self.resume());
+        let resume = self.resume().filter(|resume| !(resume.is_at_start() && resume.is_of(of.0, of.1)));
         if let Some(resume) = resume {
             if let After::Failure(length) = resume.after
-                && resume.is_of(identity(&metadata), born(&metadata))
+                && resume.is_of(of.0, of.1)
                 && metadata.len() == length
             {
                 self.place = ContentPosition::start(resume.identity, resume.born);
@@ -43,7 +44,11 @@ impl FilePartition {
                 return Ok(Some(if self.replaced.is_some() { self.leave() } else { PartitionStep::AtEnd }));
             }
             let kept = if self.format.has_header { LONGEST_HEADER.min(self.format.limit) } else { 0 };
-            let opened = Content::resume(file.clone(), self.format.compression, &resume, kept)?;
+            // Any content begins like nothing.
+            let opened = match resume.is_at_start() {
+                true => None,
+                false => Content::resume(file.clone(), self.format.compression, &resume, kept)?,
+            };
             if let Some(opened) = opened {
                 self.resume = None;
                 self.place = opened.place;
@@ -59,7 +64,7 @@ impl FilePartition {
                 self.compared = Some(changed(&metadata));
                 return Ok(None);
             }
-            if resume.is_of(identity(&metadata), born(&metadata)) {
+            if resume.is_of(of.0, of.1) {
                 self.warn_once("cut", "was truncated or rewritten since it was read: reading it from its start");
             } else {
                 self.missed += 1;
@@ -72,16 +77,25 @@ impl FilePartition {
             self.start_over();
             self.file = Some(file.clone());
         }
-        let is_whole = self.quiet_since(metadata.len(), now).elapsed() >= self.format.settling;
+        self.resume = None;
+        self.place = ContentPosition::start(of.0, of.1);
+        if self.begin == Begin::Beginning && self.announced != Some(of) {
+            // A restart looks for this file, also if it was renamed before one of its records was stored.
+            self.announced = Some(of);
+            let position = self.place.position();
+            self.delivered = Some(position.clone());
+            return Ok(Some(PartitionStep::Moved(position)));
+        }
+        let is_settled = self.quiet_since(metadata.len(), now).elapsed() >= self.format.settling;
+        let is_whole = is_settled && metadata.len() > 0;
         let Some(content) = Content::open(file, self.format.compression, is_whole)? else {
-            // The path may lead to another file when there is more.
-            self.file = None;
-            return Ok(Some(match metadata.len() {
-                0 => PartitionStep::AtEnd,
-                _ => PartitionStep::Waiting(now + self.format.settling),
+            return Ok(Some(match (self.replaced, metadata.len()) {
+                (Some(replaced), _) if now.duration_since(replaced) >= GRACE => self.leave(),
+                (Some(replaced), _) => PartitionStep::Waiting(replaced + GRACE),
+                (None, 0) => PartitionStep::AtEnd,
+                (None, _) => PartitionStep::Waiting(now + self.format.settling),
             }));
         };
-        self.place = ContentPosition::start(identity(&metadata), born(&metadata));
         (self.content, self.at) = (Some(content), 0);
         self.buffer.clear();
         self.compared = Some(changed(&metadata));
@@ -103,7 +117,7 @@ impl FilePartition {
         if let Some(file) = &here {
             let metadata = file.metadata()?;
             let holds = || -> Result<bool, ContentError> {
-                let Some(resume) = self.resume() else { return Ok(false) };
+                let Some(resume) = self.resume().filter(|resume| !resume.is_at_start()) else { return Ok(false) };
                 let Ok(copy) = file.try_clone() else { return Ok(false) };
                 Ok(Content::resume(Arc::new(copy), self.format.compression, &resume, 0)?.is_some())
             };

@@ -22,7 +22,7 @@ impl FilePartition {
         let (most, mut bytes) = (room.rows.clamp(1, LONGEST_READ), 0);
         // The places after the records, and their bytes in the buffer.
         let mut found: Vec<(ContentPosition, Range<usize>)> = Vec::new();
-        while found.len() < most && self.until.is_none_or(|until| self.place.offset < until) {
+        while found.len() < most {
             let content = &self.buffer[self.at..];
             let Some(frame) = self.framer.next(content) else {
                 if content.len() > self.format.limit && found.is_empty() {

@@ -1,6 +1,8 @@
 //! Patterns, directories, compression and framing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use anabranch_plugin::source::{Acker, Release};
 
 use super::*;
 use crate::file::compression::Codec;
@@ -8,7 +10,10 @@ use crate::file::compression::Codec;
 /// A source and what it delivered, by partition.
 struct Several {
     reader: Box<dyn Reader>,
+    acker: Box<dyn Acker>,
     marks: BTreeMap<Partition, Position>,
+    /// Positions in flight, unless records are settled as they are read.
+    in_flight: Option<BTreeMap<Partition, VecDeque<Position>>>,
     /// `partition key payload` of the records.
     seen: Vec<String>,
     root: String,
@@ -23,7 +28,8 @@ async fn start(root: &Path, pattern: &str, marks: BTreeMap<Partition, Position>,
     let arguments = Arguments::parse(kind.specification(), &Settings::from_pairs(settings)).unwrap();
     let resume = marks.iter().map(|(name, at)| (name.clone(), Mark { generation: 0, seq: 0, position: at.clone() }));
     let opened = kind.configure(&arguments).unwrap().open(&resume.collect(), &host()).await.unwrap();
-    Several { reader: opened.reader, marks, seen: Vec::new(), root: format!("{}/", root.display()) }
+    let OpenedSource { reader, acker, .. } = opened;
+    Several { reader, acker, marks, in_flight: None, seen: Vec::new(), root: format!("{}/", root.display()) }
 }
 
 impl Several {
@@ -37,25 +43,67 @@ impl Several {
         let from = self.seen.len();
         while self.seen.len() - from < most {
             let room = Room { rows: 3, bytes: 1 << 20 };
-            match self.reader.read(room).await.unwrap() {
-                Read::Rows { partition, records } => {
-                    assert!(!records.is_empty() && records.len() <= 3);
-                    self.marks.insert(partition.clone(), records.last().unwrap().position().clone());
-                    let shown: Vec<String> = records.iter().map(|record| self.shown(&partition, record)).collect();
-                    self.seen.extend(shown);
-                }
-                Read::Failed { partition, record, fault } => {
-                    self.marks.insert(partition.clone(), record.position().clone());
-                    let name = partition.0.strip_prefix(self.root.as_str()).unwrap_or(&partition.0);
-                    self.seen.push(format!("{name} failed: {}", fault.code()));
-                }
-                Read::Progress(partition, position) => drop(self.marks.insert(partition, position)),
-                Read::Finished(partition) => drop(self.marks.remove(&partition)),
-                Read::CaughtUp => break,
-                other => panic!("{other:?}"),
+            let read = self.reader.read(room).await.unwrap();
+            if !self.take(read).await {
+                break;
             }
         }
         self.seen[from..].to_vec()
+    }
+
+    /// Takes the result of a read as the engine does. Returns `false` if the source has caught up.
+    async fn take(&mut self, read: Read) -> bool {
+        match read {
+            Read::Rows { partition, records } => {
+                assert!(!records.is_empty() && records.len() <= 3);
+                let shown: Vec<String> = records.iter().map(|record| self.shown(&partition, record)).collect();
+                self.seen.extend(shown);
+                self.moved(partition, records.iter().map(|record| record.position().clone()).collect()).await;
+            }
+            Read::Failed { partition, record, fault } => {
+                let name = partition.0.strip_prefix(self.root.as_str()).unwrap_or(&partition.0);
+                self.seen.push(format!("{name} failed: {}", fault.code()));
+                self.moved(partition, vec![record.position().clone()]).await;
+            }
+            Read::Progress(partition, position) => self.moved(partition, vec![position]).await,
+            Read::Finished(partition) => {
+                self.settle(&partition, usize::MAX).await;
+                self.marks.remove(&partition);
+                self.acker.released(&partition, Release::Finished).await.unwrap();
+            }
+            Read::CaughtUp => return false,
+            other => panic!("{other:?}"),
+        }
+        true
+    }
+
+    async fn moved(&mut self, partition: Partition, positions: Vec<Position>) {
+        let Some(in_flight) = &mut self.in_flight else {
+            return self.store(&partition, positions).await;
+        };
+        in_flight.entry(partition).or_default().extend(positions);
+    }
+
+    /// Settles the first positions in flight of a partition.
+    async fn settle(&mut self, partition: &Partition, most: usize) {
+        let in_flight = self.in_flight.as_mut().and_then(|them| them.get_mut(partition));
+        let settled: Vec<Position> =
+            in_flight.map(|them| them.drain(..most.min(them.len())).collect()).unwrap_or_default();
+        if !settled.is_empty() {
+            self.store(partition, settled).await;
+        }
+    }
+
+    async fn settle_all(&mut self) {
+        let partitions: Vec<Partition> = self.in_flight.iter().flat_map(BTreeMap::keys).cloned().collect();
+        for partition in partitions {
+            self.settle(&partition, usize::MAX).await;
+        }
+    }
+
+    async fn store(&mut self, partition: &Partition, positions: Vec<Position>) {
+        self.marks.insert(partition.clone(), positions.last().unwrap().clone());
+        self.acker.ack(partition, &positions).await.unwrap();
     }
 
     /// Reads until there are this many more records.
@@ -186,6 +234,138 @@ async fn renamed_files_continue_under_their_new_paths() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_renamed_while_its_records_are_in_flight_is_not_stored_as_delivered() {
+    for target in ["a.log.1", "sub/a.log"] {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::create_dir(root.join("sub")).unwrap();
+        append(&root.join("a.log"), "one\ntwo\nthree\n");
+        let mut files = start(root, "**/*", BTreeMap::new(), &[]).await;
+        files.in_flight = Some(BTreeMap::new());
+        assert_eq!(files.all().await.len(), 3);
+        fs::rename(root.join("a.log"), root.join(target)).unwrap();
+        // Until the rename is noticed.
+        while !files.in_flight.as_ref().unwrap().keys().any(|partition| partition.0.ends_with(target)) {
+            let read = files.reader.read(ROOM).await.unwrap();
+            assert!(!matches!(read, Read::Rows { .. }), "{read:?}");
+            files.take(read).await;
+        }
+        // A crash after the new partition has stored everything it may.
+        let new = Partition(format!("{}/{target}", root.display()).as_str().into());
+        files.settle(&new, usize::MAX).await;
+        let mut again = start(root, "**/*", files.marks, &[]).await;
+        let expected = ["1 one", "2 two", "3 three"].map(|line| format!("{target} {line}"));
+        assert_eq!(again.all().await, expected);
+    }
+}
+
+#[tokio::test]
+async fn every_line_is_delivered_however_files_are_renamed_and_whenever_the_source_crashes() {
+    let mut restarts = 0;
+    for seed in 0..40 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::create_dir(root.join("sub")).unwrap();
+        let (mut wanted, mut settled) = (BTreeSet::new(), BTreeSet::new());
+        let mut lines: BTreeMap<Partition, VecDeque<String>> = BTreeMap::new();
+        let mut files = start(root, "**/*", BTreeMap::new(), &[]).await;
+        files.in_flight = Some(BTreeMap::new());
+        for step in 0..60 {
+            match random.u8(..12) {
+                0..3 => {
+                    let text: Vec<String> = (0..random.usize(1..6)).map(|n| format!("{seed}-{step}-{n}")).collect();
+                    append(&root.join(if random.bool() { "a.log" } else { "b.log" }), &(text.join("\n") + "\n"));
+                    wanted.extend(text);
+                }
+                3..5 => {
+                    // The whole chain of rotated files moves.
+                    for number in (0..9).rev() {
+                        let name = |number: u32| match number {
+                            0 => "a.log".to_owned(),
+                            number => format!("a.log.{number}"),
+                        };
+                        let (from, to) = (root.join(name(number)), root.join(name(number + 1)));
+                        if from.exists() && !to.exists() {
+                            fs::rename(from, to).unwrap();
+                        }
+                    }
+                }
+                5 => {
+                    let (one, other) = (root.join("b.log"), root.join("sub/b.log"));
+                    let (from, to) = if one.exists() { (one, other) } else { (other, one) };
+                    if from.exists() && !to.exists() {
+                        fs::rename(from, to).unwrap();
+                    }
+                }
+                6..9 => {
+                    for _ in 0..random.usize(..6) {
+                        let read = tokio::time::timeout(Duration::from_millis(15), files.reader.read(ROOM3)).await;
+                        let Ok(read) = read else { break };
+                        note(&mut files, &mut lines, &mut settled, read.unwrap()).await;
+                    }
+                }
+                9..11 => {
+                    let open: Vec<Partition> = files.in_flight.iter().flat_map(BTreeMap::keys).cloned().collect();
+                    if let Some(partition) = random.choice(open) {
+                        let most = random.usize(..8);
+                        for line in lines.entry(partition.clone()).or_default().iter_mut().take(most) {
+                            settled.insert(std::mem::take(line));
+                        }
+                        let kept = lines[&partition].iter().skip(most).cloned().collect();
+                        lines.insert(partition.clone(), kept);
+                        files.settle(&partition, most).await;
+                    }
+                }
+                _ => {
+                    restarts += 1;
+                    files = start(root, "**/*", files.marks, &[]).await;
+                    files.in_flight = Some(BTreeMap::new());
+                    lines.clear();
+                }
+            }
+        }
+        // The last run finds every file when it is opened.
+        files = start(root, "**/*", files.marks, &[]).await;
+        files.in_flight = Some(BTreeMap::new());
+        lines.clear();
+        loop {
+            let read = tokio::time::timeout(Duration::from_secs(60), files.reader.read(ROOM3)).await.unwrap().unwrap();
+            if matches!(read, Read::CaughtUp) {
+                break;
+            }
+            note(&mut files, &mut lines, &mut settled, read).await;
+            files.settle_all().await;
+        }
+        settled.extend(lines.into_values().flatten());
+        let lost: Vec<_> = wanted.difference(&settled).collect();
+        assert!(lost.is_empty(), "seed {seed}: {lost:?} of {} lines are lost", wanted.len());
+    }
+    assert!(restarts > 100, "{restarts}");
+}
+
+const ROOM3: Room = Room { rows: 3, bytes: 1 << 20 };
+
+/// Takes a read, and notes the lines that are in flight then, with a blank one for each position without a record.
+async fn note(
+    files: &mut Several,
+    lines: &mut BTreeMap<Partition, VecDeque<String>>,
+    settled: &mut BTreeSet<String>,
+    read: Read,
+) {
+    match &read {
+        Read::Rows { partition, records } => {
+            let texts = records.iter().map(|record| String::from_utf8(raw(&record.payload.after)).unwrap());
+            lines.entry(partition.clone()).or_default().extend(texts);
+        }
+        Read::Progress(partition, _) => lines.entry(partition.clone()).or_default().push_back(String::new()),
+        Read::Finished(partition) => settled.extend(lines.remove(partition).into_iter().flatten()),
+        _ => {}
+    }
+    files.take(read).await;
+}
+
+#[tokio::test]
 async fn a_file_that_was_rewritten_is_read_from_its_start() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.log");
@@ -266,7 +446,10 @@ async fn rows_of_csv_resume_within_a_file_and_know_its_header() {
     let mut marks = BTreeMap::new();
     for row in expected {
         let mut files = start(directory.path(), "*.csv", marks, &[("framing", "csv")]).await;
-        let read = files.reader.read(Room { rows: 1, bytes: 1 << 20 }).await.unwrap();
+        let mut read = files.reader.read(Room { rows: 1, bytes: 1 << 20 }).await.unwrap();
+        if matches!(read, Read::Progress(..)) {
+            read = files.reader.read(Room { rows: 1, bytes: 1 << 20 }).await.unwrap();
+        }
         let Read::Rows { partition, records } = read else { panic!("{read:?}") };
         assert_eq!(files.shown(&partition, &records[0]), row);
         assert_eq!(records[0].metadata.get("file.header").unwrap(), "id,text");
