@@ -181,23 +181,59 @@ fn a_damaged_file_is_named_and_the_others_are_read() {
     workspace.write("in/a.gz", damaged);
     workspace.write("in/b.gz", &gzip(b"cut\n".repeat(1000).as_slice())[..40]);
     workspace.write("in/c.gz", gzip(b"fine\n"));
-    let queue = "    dead-letter-queue: { plugin: file, window-size: 0, settings: { path: letters.ndjson } }\n";
-    let text = pipeline("path: \"in/*.gz\"", "path: out.ndjson", "") + queue;
-    workspace.write("pipelines/p.yaml", text);
-    let output = workspace.run(&["run", "--once"]).both();
+    workspace.write("pipelines/p.yaml", pipeline("path: \"in/*.gz\"", "path: out.ndjson", ""));
+    let output = workspace.run(&["run", "--once"]).expect_code(7).both();
+    assert!(output.contains("in/a.gz: the gzip data is damaged before byte"), "{output}");
     assert!(output.contains("in/b.gz ends in the middle of a compressed member"), "{output}");
-    let texts: Vec<String> = delivered(&workspace).into_iter().map(|(_, text)| text).collect();
-    let count = |wanted: &str| texts.iter().filter(|text| *text == wanted).count();
+    let count = |wanted: &str| delivered(&workspace).iter().filter(|(_, text)| text == wanted).count();
     assert_eq!((count("good"), count("fine")), (3, 1));
-    let letters = workspace.lines("letters.ndjson");
-    assert_eq!(letters.len(), 1, "{letters:?}");
-    assert!(letters[0].contains("file_corrupt") && letters[0].contains("in/a.gz"), "{}", letters[0]);
-    // The rest comes, and is read.
+    // The damage is no record that could be replayed.
+    let letters = workspace.run(&["dlq", "list", "p"]).both();
+    assert!(!letters.contains("a.gz"), "{letters}");
+    // The rest comes, the damaged file is repaired in place, and both are read.
     workspace.write("in/b.gz", gzip(b"cut\n".repeat(1000).as_slice()));
+    workspace.write("in/a.gz", [gzip(&b"good\n".repeat(3)), gzip(b"better\n")].concat());
     workspace.once();
-    let texts: Vec<String> = delivered(&workspace).into_iter().map(|(_, text)| text).collect();
-    assert_eq!(texts.iter().filter(|text| *text == "cut").count(), 1000);
-    assert_eq!(workspace.lines("letters.ndjson").len(), 1, "the damage is reported once");
+    assert_eq!((count("cut"), count("good"), count("better")), (1000, 3, 1));
+}
+
+#[test]
+fn a_line_in_flight_is_not_lost_when_its_file_is_rotated() {
+    for source in ["path: \"in/*\"", "path: in/a.log"] {
+        let workspace = Workspace::new();
+        workspace.write("in/x", "");
+        let settings = "path: o/out.txt, sdk.record.format: recfmt/raw";
+        workspace.write("pipelines/p.yaml", pipeline(source, settings, ""));
+        // A destination that cannot write.
+        workspace.write("o", "no directory");
+        let lines: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+        workspace.write("in/a.log", lines.join("\n") + "\n");
+        let mut service = workspace.start(&["run"]);
+        service.wait_until("a position", || workspace.run(&["positions", "show", "p"]).both().contains("a.log"));
+        fs::rename(workspace.path("in/a.log"), workspace.path("in/a.log.1")).unwrap();
+        workspace.write("in/a.log", "new\n");
+        service.signal("KILL");
+        service.wait_for_end();
+        fs::remove_file(workspace.path("o")).unwrap();
+        workspace.once();
+        let mut read = workspace.lines("o/out.txt");
+        read.sort();
+        let mut expected = [&lines[..], &["new".to_owned()]].concat();
+        expected.sort();
+        assert_eq!(read, expected, "{source}");
+    }
+}
+
+#[test]
+fn a_destination_that_writes_files_where_the_source_reads_is_warned_about() {
+    let workspace = Workspace::new();
+    let path = "path: 'w/{{ index .Metadata \"file.path\" }}.out'";
+    for (source, warns) in [("w/*", true), ("w/", true), ("v/*", false), ("w/*.in", false)] {
+        workspace.write("pipelines/p.yaml", pipeline(&format!("path: \"{source}\""), path, ""));
+        let found = workspace.run(&["pipelines", "lint"]).both();
+        assert_eq!(found.contains("plan.feedback"), warns, "{source}: {found}");
+        assert_eq!(found.contains("writes files into w"), warns, "{source}: {found}");
+    }
 }
 
 /// The files below a directory, with their text; compressed ones decompressed.

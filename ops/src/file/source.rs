@@ -7,6 +7,7 @@ mod partitions;
 mod reader;
 mod settings;
 mod several;
+mod unreadable;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,9 +34,10 @@ use in_flight::FileAcker;
 use input::StandardInput;
 use partition::{Begin, FileFormat};
 use partitions::FilePartitions;
-use reader::{Lines, unreadable};
+use reader::Lines;
 use settings::Settings;
 use several::SeveralFiles;
+use unreadable::unreadable;
 
 use super::compression::{Codec, Compression};
 use super::content_position::{After, ContentResume};
@@ -69,7 +71,6 @@ enum Input {
 
 struct ConfiguredFile {
     path: Str,
-    limit: usize,
     input: Input,
     /// The format of the file at the path, if it turns out to be compressed.
     format: Arc<FileFormat>,
@@ -97,7 +98,6 @@ fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
     };
     Ok(Arc::new(ConfiguredFile {
         path,
-        limit: format.limit,
         input,
         format,
         polling: settings.polling_period,
@@ -139,9 +139,10 @@ impl ConfiguredFile {
     }
 
     async fn open_lines(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
-        let resume = resume.get(&Partition::ONLY).map(|mark| Resume::decode(&mark.position)).transpose()?;
-        let mut reader = Lines::new(&self.path, self.limit, resume, host);
-        if resume.is_none() && self.begin == Begin::End {
+        let stored = resume.get(&Partition::ONLY).map(|mark| Resume::decode(&mark.position)).transpose()?;
+        let resume = stored.filter(|stored| !stored.is_of_no_file());
+        let mut reader = Lines::new(&self.path, (self.format.clone(), self.polling), resume, host);
+        if stored.is_none() && self.begin == Begin::End {
             reader.begin_at_end().await?;
         }
         // Report an unreadable file immediately; a missing file may be created later.

@@ -18,10 +18,9 @@ use anabranch_record::mark::Partition;
 use anabranch_record::metadata::{Metadata as RecordMetadata, key};
 use anabranch_record::text::Str;
 use anabranch_record::{Position, Record};
-use bytes::Bytes;
 
 use super::in_flight::InFlight;
-use super::unreadable;
+use super::unreadable::unreadable;
 use crate::arena::Arena;
 use crate::codes;
 use crate::file::compression::Compression;
@@ -31,6 +30,7 @@ use crate::file::framing::{Framer, Framing};
 use crate::file::position::{born, identity};
 pub(super) use handover::Handover;
 use handover::Hold;
+pub(super) use opening::header;
 
 /// Time without growth after which a file that was replaced is left: its writer may still have it open.
 const GRACE: Duration = Duration::from_secs(1);
@@ -51,8 +51,11 @@ pub(super) struct FileFormat {
 /// Result of one step in a partition.
 pub(super) enum PartitionStep {
     Records(Vec<Record>),
-    /// The rest of the file cannot be read; a dead letter says so.
-    Failed(Box<Record>, Fault),
+    /// The file cannot be read further until it changes or, if `is_temporary`, now.
+    Unreadable {
+        fault: Fault,
+        is_temporary: bool,
+    },
     /// The position moved without records.
     Moved(Position),
     /// Bytes were read; the next step may have records.
@@ -92,6 +95,8 @@ pub(super) struct FilePartition {
     content: Option<Content>,
     /// Number of bytes of the file that were read when the content was closed last.
     passed: u64,
+    /// The error at the end of the buffer.
+    damage: Option<ContentError>,
     /// Content around the place.
     buffer: Vec<u8>,
     /// Index of the place in `buffer`.
@@ -149,6 +154,7 @@ impl FilePartition {
             file: None,
             content: None,
             passed: 0,
+            damage: None,
             buffer: Vec::new(),
             at: 0,
             quiet: None,
@@ -178,6 +184,11 @@ impl FilePartition {
         self.resume.or_else(|| ContentResume::decode(self.delivered.as_ref()?).ok())
     }
 
+    /// Reads a file that is open already.
+    pub(super) fn read_open(&mut self, file: File) {
+        self.file = Some(Arc::new(file));
+    }
+
     /// Notes what is at the path: a file or nothing.
     pub(super) fn note(&mut self, found: Option<&Metadata>, now: Instant) {
         self.is_there = found.is_some();
@@ -188,11 +199,10 @@ impl FilePartition {
 
     /// Returns the number of unread bytes of a file of this length, as far as the file is open.
     pub(super) fn unread(&self, length: u64) -> u64 {
-        let read = match (&self.content, self.place.after) {
-            (None, After::Failure(_)) => return 0,
-            (None, _) => self.passed,
-            (Some(content), _) if content.codec().is_some() => content.raw(),
-            (Some(content), _) => content.raw() - (self.buffer.len() - self.at) as u64,
+        let read = match &self.content {
+            None => self.passed,
+            Some(content) if content.codec().is_some() => content.raw(),
+            Some(content) => content.raw() - (self.buffer.len() - self.at) as u64,
         };
         length.saturating_sub(read)
     }
@@ -228,13 +238,16 @@ impl FilePartition {
             match self.open(now) {
                 Ok(Some(step)) => return Ok(step),
                 Ok(None) => {}
-                Err(error) => return self.unreadable(error),
+                Err(error) => return Ok(self.unreadable(error)),
             }
         }
         let records = self.records(room)?;
         if !records.is_empty() {
             self.quiet = None;
             return Ok(PartitionStep::Records(records));
+        }
+        if let Some(damage) = self.damage.take() {
+            return Ok(self.unreadable(damage));
         }
         self.compact();
         let Some(content) = &mut self.content else { return Ok(PartitionStep::Busy) };
@@ -249,7 +262,12 @@ impl FilePartition {
                 }
                 return Ok(PartitionStep::Busy);
             }
-            Err(error) => return self.unreadable(error),
+            Err(error) if self.buffer.len() > before => {
+                // First the records before the damage.
+                self.damage = Some(error);
+                return Ok(PartitionStep::Busy);
+            }
+            Err(error) => return Ok(self.unreadable(error)),
         }
         if self.is_cut().map_err(failed)? {
             self.warn_once("cut", "was truncated or rewritten: reading it from its start");
@@ -267,14 +285,14 @@ impl FilePartition {
         let is_left = self.replaced.is_some_and(|replaced| now.duration_since(replaced.max(since)) >= GRACE);
         if self.is_incomplete() {
             if is_left {
-                let file_len = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(raw, |it| it.len());
-                let message = format!(
-                    "{} ends in the middle of a compressed member, after {} bytes of content, and was replaced: the rest \
-                     is missing",
+                self.missed += 1;
+                self.warnings.push(format!(
+                    "{} ended in the middle of a compressed member, after {} bytes of content, and was replaced: the \
+                     rest is lost",
                     self.shown,
                     self.place.offset + rest as u64
-                );
-                return Ok(self.fail(codes::FILE_TRUNCATED, message, file_len));
+                ));
+                return Ok(self.leave());
             }
             return Ok(match since + self.format.settling > now {
                 true => PartitionStep::Waiting(since + self.format.settling),
@@ -332,35 +350,35 @@ impl FilePartition {
         if let Some(content) = self.content.take() {
             self.passed = content.raw();
         }
-        self.buffer = Vec::new();
+        (self.buffer, self.damage) = (Vec::new(), None);
         self.at = 0;
     }
 
-    /// Handles content that cannot be read: a damaged file is a dead letter, because it does not become better.
-    fn unreadable(&mut self, error: ContentError) -> Result<PartitionStep, Fault> {
+    /// Handles content that cannot be read. The file is closed, so that the one at the path is opened next, which may be
+    /// repaired or another one.
+    fn unreadable(&mut self, error: ContentError) -> PartitionStep {
         match error {
-            ContentError::Io(error) => Err(unreadable(&self.shown, &error)),
+            ContentError::Io(error) => {
+                self.rest();
+                self.file = None;
+                PartitionStep::Unreadable { fault: unreadable(&self.shown, &error), is_temporary: true }
+            }
+            ContentError::Corrupt { .. } if self.replaced.is_some() => {
+                self.missed += 1;
+                self.warnings.push(format!("{}: {error}, and the file was replaced: the rest is lost", self.shown));
+                self.leave()
+            }
             ContentError::Corrupt { .. } => {
-                let length = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |it| it.len());
                 let message = format!(
-                    "{}: {error}; the {} bytes of content before it were read",
-                    self.shown,
-                    self.place.offset + (self.buffer.len() - self.at) as u64
+                    "{}: {error}; the {} bytes of content before it were read; replace the file with a good copy, and \
+                     reading continues there",
+                    self.shown, self.place.offset
                 );
-                Ok(self.fail(codes::FILE_CORRUPT, message, length))
+                self.rest();
+                (self.file, self.quiet) = (None, None);
+                PartitionStep::Unreadable { fault: Fault::record(codes::FILE_CORRUPT, message), is_temporary: false }
             }
         }
-    }
-
-    fn fail(&mut self, code: anabranch_record::code::Code, message: String, length: u64) -> PartitionStep {
-        let mut place = self.place;
-        place.after = After::Failure(length);
-        let rest = Bytes::copy_from_slice(&self.buffer[self.at..]);
-        let record = self.record(&place, place.record + 1, rest);
-        self.delivered = Some(record.position().clone());
-        self.place.after = place.after;
-        self.rest();
-        PartitionStep::Failed(Box::new(record), Fault::record(code, message))
     }
 
     fn too_long(&self) -> Fault {

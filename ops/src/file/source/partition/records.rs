@@ -5,10 +5,10 @@ use std::ops::Range;
 use anabranch_plugin::source::Room;
 use anabranch_record::fault::Fault;
 use anabranch_record::metadata::key;
-use anabranch_record::text::Str;
 use anabranch_record::{Data, Position, Record};
 use bytes::Bytes;
 
+use super::opening::header;
 use super::{FilePartition, PartitionStep};
 use crate::file::content_position::{After, ContentPosition, LONGEST, TRAIL};
 use crate::file::framing::{Framer, Framing};
@@ -42,8 +42,7 @@ impl FilePartition {
                 break;
             }
             if std::mem::take(&mut self.header_due) {
-                let header = String::from_utf8_lossy(&content[payload]).into_owned();
-                self.metadata.insert(key::FILE_HEADER, Str::from(header));
+                self.metadata.insert(key::FILE_HEADER, header(&content[payload]));
                 self.advance(frame.len, false);
                 continue;
             }

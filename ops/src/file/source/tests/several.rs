@@ -422,15 +422,64 @@ async fn a_compressed_file_is_waited_for_if_it_is_cut_and_fails_if_it_is_damaged
             let read = tokio::time::timeout(Duration::from_millis(20), files.reader.read(ROOM)).await;
             assert!(read.is_err(), "there is no further record: {read:?}");
         }
-        // Damaged: what is before the damage is read, the failure is delivered once, and a good file continues there.
+        // Damaged: what is before the damage is read, and a good file continues there, in place or with another size.
         let bad = directory.path().join("b");
-        append_bytes(&bad, &[&codec.compress(b"good\n").unwrap()[..], b"not a member of anything"].concat());
-        assert_eq!(files.next(2).await, ["b 1 good", "b failed: file_corrupt"]);
-        let mut again = start(directory.path(), "{a,b}", files.marks, &[]).await;
+        let good = codec.compress(b"good\nbetter\n").unwrap();
+        let damaged = vec![b'x'; good.len()];
+        append_bytes(&bad, &[&codec.compress(b"first\n").unwrap()[..], &damaged].concat());
+        let mut seen = files.next(1).await;
+        while files.reader.left().is_none() {
+            let read = tokio::time::timeout(Duration::from_millis(20), files.reader.read(ROOM)).await;
+            assert!(!matches!(read, Ok(Ok(Read::Rows { .. } | Read::Failed { .. }))), "{read:?}");
+        }
+        assert_eq!(seen, ["b 1 first"]);
+        let left = files.reader.left().unwrap();
+        assert!(left.contains("/b: the ") && left.contains("data is damaged before byte"), "{left}");
+        let mut again = start(directory.path(), "{a,b}", files.marks.clone(), &[]).await;
         assert_eq!(again.all().await, [""; 0]);
-        fs::write(&bad, codec.compress(b"good\nbetter\n").unwrap()).unwrap();
-        assert_eq!(again.next(1).await, ["b 2 better"], "{codec}");
+        assert!(again.reader.left().unwrap().contains("data is damaged"));
+        let repaired = [&codec.compress(b"first\n").unwrap()[..], &good].concat();
+        assert_eq!(repaired.len() as u64, fs::metadata(&bad).unwrap().len());
+        fs::write(&bad, repaired).unwrap();
+        for files in [&mut files, &mut again] {
+            seen = files.next(2).await;
+            assert_eq!(seen, ["b 2 good", "b 3 better"], "{codec}");
+            assert_eq!(files.all().await, [""; 0]);
+            assert!(files.reader.left().is_none());
+        }
     }
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_does_not_stop_the_others() {
+    use std::os::unix::fs::symlink;
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    // A file that nobody can read, also not the superuser.
+    symlink("/proc/self/mem", root.join("a")).unwrap();
+    append(&root.join("b"), "one\n");
+    let mut files = start(root, "*", BTreeMap::new(), &[]).await;
+    assert_eq!(files.all().await, ["b 1 one"]);
+    let left = files.reader.left().unwrap();
+    assert!(left.contains("cannot read ") && left.contains("/a: "), "{left}");
+    append(&root.join("b"), "two\n");
+    assert_eq!(files.next(1).await, ["b 2 two"]);
+    fs::remove_file(root.join("a")).unwrap();
+    append(&root.join("a"), "three\n");
+    assert_eq!(files.next(1).await, ["a 1 three"]);
+    assert_eq!(files.all().await, [""; 0]);
+    assert!(files.reader.left().is_none());
+}
+
+#[tokio::test]
+async fn the_only_file_is_found_under_its_new_name() {
+    let directory = tempfile::tempdir().unwrap();
+    append(&directory.path().join("x"), "one\n");
+    let mut files = start(directory.path(), "*", BTreeMap::new(), &[]).await;
+    assert_eq!(files.all().await, ["x 1 one"]);
+    fs::rename(directory.path().join("x"), directory.path().join("z")).unwrap();
+    let mut again = start(directory.path(), "*", files.marks, &[]).await;
+    assert_eq!((again.all().await.len(), again.reader.missing()), (0, None));
 }
 
 fn append_bytes(path: &Path, bytes: &[u8]) {
@@ -441,7 +490,7 @@ fn append_bytes(path: &Path, bytes: &[u8]) {
 async fn rows_of_csv_resume_within_a_file_and_know_its_header() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.csv");
-    fs::write(&path, "id,text\r\n1,\"two\nlines\"\r\n\r\n2,\"a \"\"b\"\"\"\r\n3,c").unwrap();
+    fs::write(&path, "\u{feff}id,text\r\n1,\"two\nlines\"\r\n\r\n2,\"a \"\"b\"\"\"\r\n3,c").unwrap();
     let expected = ["a.csv 1 1,\\\"two\\nlines\\\"", "a.csv 2 2,\\\"a \\\"\\\"b\\\"\\\"\\\"", "a.csv 3 3,c"];
     let mut marks = BTreeMap::new();
     for row in expected {
@@ -509,7 +558,8 @@ async fn a_source_can_begin_at_the_end() {
         let mut files = start(directory.path(), pattern, BTreeMap::new(), &[("startAt", "end")]).await;
         assert_eq!(files.some(1).await, [""; 0], "{pattern}");
         let marks = files.marks.clone();
-        assert_eq!(marks.len(), 1, "the end is stored");
+        let is_plain = pattern == "a.log";
+        assert_eq!(marks.len(), if is_plain { 1 } else { 2 }, "the end is stored");
         append(&path, "three\n");
         let three = files.next(1).await;
         assert!(three[0].ends_with("3 three"), "{three:?}");
@@ -520,6 +570,55 @@ async fn a_source_can_begin_at_the_end() {
         let texts: Vec<String> = again.all().await.iter().map(|line| line[line.len() - 4..].to_owned()).collect();
         let expected: &[&str] = if pattern == "a.log" { &["hree", "four"] } else { &["hree", "four", "five"] };
         assert_eq!(texts, expected);
+    }
+}
+
+#[tokio::test]
+async fn only_what_is_there_at_the_first_start_is_left_out() {
+    for pattern in ["a.log", "*.log", "{a.log,b}"] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
+        let end = [("startAt", "end")];
+        // Nothing is there.
+        let mut files = start(directory.path(), pattern, BTreeMap::new(), &end).await;
+        assert_eq!(files.all().await, [""; 0], "{pattern}");
+        append(&path, "one\n");
+        let mut again = start(directory.path(), pattern, files.marks, &end).await;
+        let texts = again.all().await;
+        assert!(texts.len() == 1 && texts[0].ends_with("1 one"), "{pattern}: {texts:?}");
+        // Content without an end is there.
+        fs::remove_file(&path).unwrap();
+        append(&path, "with an end\nwithout");
+        let mut files = start(directory.path(), pattern, BTreeMap::new(), &end).await;
+        assert_eq!(files.all().await, [""; 0], "{pattern}");
+        let mut again = start(directory.path(), pattern, files.marks, &end).await;
+        assert_eq!(again.all().await, [""; 0], "{pattern}");
+        append(&path, " one\nnext\n");
+        let texts = again.next(2).await;
+        assert!(texts[0].ends_with("2 without one") && texts[1].ends_with("3 next"), "{pattern}: {texts:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_beginning_of_each_file_shows_whether_it_is_compressed() {
+    for restart in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        append(&path, "plain\n");
+        let mut files = start(directory.path(), "a", BTreeMap::new(), &[]).await;
+        assert_eq!(files.all().await.len(), 1);
+        fs::rename(&path, directory.path().join("a.1")).unwrap();
+        fs::write(&path, Codec::Gzip.compress(b"one\ntwo\n").unwrap()).unwrap();
+        if restart {
+            files = start(directory.path(), "a", files.marks, &[]).await;
+        }
+        let texts: Vec<String> = files.next(2).await;
+        assert!(texts[0].ends_with("1 one") && texts[1].ends_with("2 two"), "{texts:?}");
+        let mut again = start(directory.path(), "a", files.marks, &[]).await;
+        assert_eq!(again.all().await, [""; 0]);
+        fs::remove_file(&path).unwrap();
+        append(&path, "plain again\n");
+        assert!(again.next(1).await[0].ends_with("1 plain again"));
     }
 }
 
