@@ -198,33 +198,6 @@ fn a_damaged_file_is_named_and_the_others_are_read() {
 }
 
 #[test]
-fn a_line_in_flight_is_not_lost_when_its_file_is_rotated() {
-    for source in ["path: \"in/*\"", "path: in/a.log"] {
-        let workspace = Workspace::new();
-        workspace.write("in/x", "");
-        let settings = "path: o/out.txt, sdk.record.format: recfmt/raw";
-        workspace.write("pipelines/p.yaml", pipeline(source, settings, ""));
-        // A destination that cannot write.
-        workspace.write("o", "no directory");
-        let lines: Vec<String> = (0..100).map(|n| n.to_string()).collect();
-        workspace.write("in/a.log", lines.join("\n") + "\n");
-        let mut service = workspace.start(&["run"]);
-        service.wait_until("a position", || workspace.run(&["positions", "show", "p"]).both().contains("a.log"));
-        fs::rename(workspace.path("in/a.log"), workspace.path("in/a.log.1")).unwrap();
-        workspace.write("in/a.log", "new\n");
-        service.signal("KILL");
-        service.wait_for_end();
-        fs::remove_file(workspace.path("o")).unwrap();
-        workspace.once();
-        let mut read = workspace.lines("o/out.txt");
-        read.sort();
-        let mut expected = [&lines[..], &["new".to_owned()]].concat();
-        expected.sort();
-        assert_eq!(read, expected, "{source}");
-    }
-}
-
-#[test]
 fn a_destination_that_writes_files_where_the_source_reads_is_warned_about() {
     let workspace = Workspace::new();
     let path = "path: 'w/{{ index .Metadata \"file.path\" }}.out'";
