@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use anabranch_plugin::operator::Decision;
 use anabranch_plugin::registry::Registry;
-use anabranch_plugin::testing::{Opened, host, position, processor};
+use anabranch_plugin::testing::configured::{Opened, processor};
+use anabranch_plugin::testing::{host, position};
 use anabranch_record::value::{Object, Value};
 use anabranch_record::{Data, Record};
 use chrono::{DateTime, Utc};

@@ -36,14 +36,17 @@ anabranch_record::codes! {
     /// A record reached the processor `error`.
     ERROR_TRIGGERED: "error_triggered", "This is intended: check the condition of the processor.";
 
-    /// The compressed data of a file is damaged.
+    /// The compressed data of a file, or a Parquet file, is damaged.
     FILE_CORRUPT: "file_corrupt", "Replace the file with a good copy: the source then reads it from the damage on.";
 
-    /// A compressed file ends in the middle of a member and does not grow any more.
+    /// A compressed file ends in the middle of a member, or a Parquet file before its end, and it does not grow any more.
     FILE_TRUNCATED: "file_truncated", "Replace the file with a complete copy: the source then reads the rest of it.";
 
     /// A file cannot be read.
     FILE_UNREADABLE: "file_unreadable", "Check its path and permissions.";
+
+    /// A file uses a compression or a type that this program does not read.
+    FILE_UNSUPPORTED: "file_unsupported", "Write Parquet files with the compression snappy or zstd, and with common types.";
 
     /// A file cannot be written.
     FILE_UNWRITABLE: "file_unwritable", "Check its path and permissions.";

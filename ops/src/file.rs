@@ -19,6 +19,7 @@ mod pattern;
 mod position;
 mod rotation;
 mod source;
+mod table;
 #[cfg(target_os = "linux")]
 mod watch;
 #[cfg(not(target_os = "linux"))]

@@ -13,6 +13,7 @@ use anabranch_plugin::diagnostic::Severity;
 use anabranch_process::terminal::Style;
 use anabranch_record::near::did_you_mean;
 use anabranch_settings::{Layers, ServiceFlags, Settings, SettingsFindings};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Context, Exit, Report, report};
@@ -44,11 +45,7 @@ pub(super) struct Arguments {
 /// The result of a check, with its name.
 struct Finding {
     check: &'static str,
-    mark: CheckSeverity,
-    /// The result in one line.
-    what: String,
-    /// Remedy.
-    advice: Option<String>,
+    result: CheckResult,
 }
 
 /// Severity of a result.
@@ -88,16 +85,27 @@ impl CheckSeverity {
     }
 }
 
-/// The result of a check: severity, text and remedy.
+/// The result of a check.
 struct CheckResult {
     mark: CheckSeverity,
+    /// The result in one line.
     what: String,
+    /// Remedy.
     advice: Option<String>,
+    /// The problems, if there are several. They are printed in place of `what`.
+    problems: Vec<Problem>,
+}
+
+/// One of several problems that a check has found.
+#[derive(Clone, Serialize)]
+struct Problem {
+    message: String,
+    suggestion: Option<&'static str>,
 }
 
 impl CheckResult {
     fn new(mark: CheckSeverity, what: impl Into<String>) -> Self {
-        CheckResult { mark, what: what.into(), advice: None }
+        CheckResult { mark, what: what.into(), advice: None, problems: Vec::new() }
     }
 
     fn well(what: impl Into<String>) -> Self {
@@ -170,7 +178,7 @@ pub(super) fn doctor(arguments: &Arguments, context: &Context) -> Report {
 
     let mut findings = Vec::new();
     let mut add = |check: &'static str, found: CheckResult| {
-        findings.push(Finding { check, mark: found.mark, what: found.what, advice: found.advice });
+        findings.push(Finding { check, result: found });
     };
     let mut notes = String::new();
     let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
@@ -223,27 +231,37 @@ fn resolved(settings: &Settings, warned: &SettingsFindings) -> CheckResult {
 fn told_all(report: Report, findings: &[Finding], quiet: bool, color: bool) -> Report {
     let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or_default();
     let mut text = String::new();
-    for finding in findings.iter().filter(|finding| !quiet || finding.mark > CheckSeverity::Well) {
-        let Finding { check, mark, what, advice } = finding;
+    let indent = 4 + 2 + width + 2;
+    for Finding { check, result } in findings.iter().filter(|it| !quiet || it.result.mark > CheckSeverity::Well) {
+        let CheckResult { mark, what, advice, problems } = result;
         let word = mark.style().paint(&format!("{:<4}", mark.word()), color);
-        text.push_str(&format!("{word}  {check:<width$}  {what}\n"));
-        if let Some(advice) = advice {
-            text.push_str(&format!("{:indent$}{advice}\n", "", indent = 4 + 2 + width + 2 + 2));
+        text.push_str(&format!("{word}  {check:<width$}  "));
+        let whole = [(what.as_str(), advice.as_deref())];
+        let each = problems.iter().map(|problem| (problem.message.as_str(), problem.suggestion));
+        let lines = whole.into_iter().filter(|_| problems.is_empty()).chain(each);
+        for (at, (what, advice)) in lines.enumerate() {
+            let before = if at == 0 { 0 } else { indent };
+            text.push_str(&format!("{:before$}{what}\n", ""));
+            if let Some(advice) = advice {
+                text.push_str(&format!("{:indent$}  {advice}\n", ""));
+            }
         }
     }
-    let count = |word: &str| findings.iter().filter(|finding| finding.mark.word() == word).count();
+    let count = |word: &str| findings.iter().filter(|finding| finding.result.mark.word() == word).count();
     let (well, warnings, failures) = (count("ok"), count("warn"), count("fail"));
     if !quiet {
         let warned = report::counted(warnings, "warning");
         text.push_str(&format!("{well} ok, {warned}, {}\n", report::counted(failures, "failure")));
     }
     let shown = |finding: &Finding| -> Value {
-        json!({
-            "name": finding.check, "status": finding.mark.word(), "message": finding.what,
-            "suggestion": finding.advice,
-        })
+        let CheckResult { mark, what, advice, problems } = &finding.result;
+        let mut shown = json!({ "name": finding.check, "status": mark.word(), "message": what, "suggestion": advice });
+        if !problems.is_empty() {
+            shown["problems"] = json!(problems);
+        }
+        shown
     };
-    let worst = findings.iter().map(|finding| finding.mark).max().unwrap_or(CheckSeverity::Well);
+    let worst = findings.iter().map(|finding| finding.result.mark).max().unwrap_or(CheckSeverity::Well);
     report
         .text(text)
         .summary(json!({ "ok": well, "warnings": warnings, "failures": failures }))

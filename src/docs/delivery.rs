@@ -104,9 +104,12 @@ fn row(
         let _ = write!(from, "{} `{plugin}` of `{field}`", if i == 0 { ", then" } else { " and" });
     }
     let word = |name: &str| route[name].as_str().unwrap_or_default().replace('-', " ");
-    let repeats = match route["replay"]["records"].as_u64() {
-        None | Some(0) => "nothing".to_owned(),
-        Some(records) => format!("at most {records} {} of a partition", plural(records, "record")),
+    let replay = &route["replay"];
+    let repeats = match (replay["all"].as_str(), replay["records"].as_u64()) {
+        _ if replay["bySenders"] == true => "what senders repeat, because it was not confirmed".to_owned(),
+        (Some(place), _) => format!("all records {place}"),
+        (None, None | Some(0)) => "nothing".to_owned(),
+        (None, Some(records)) => format!("at most {records} {} of a partition", plural(records, "record")),
     };
     let _ = writeln!(text, "| {from} | {to} | {} | {} | {repeats} |", word("delivery"), word("order"));
 }

@@ -36,6 +36,7 @@ pub fn below(directory: &Path, end: &str) -> Vec<PathBuf> {
     feature = "grpc",
     feature = "http",
     feature = "js",
+    feature = "parquet",
     feature = "postgres",
     feature = "s3",
     feature = "singer",

@@ -88,6 +88,31 @@ fn a_destination_that_cannot_be_written_is_found() {
 }
 
 #[test]
+fn each_problem_of_a_connector_has_its_line_and_its_remedy() {
+    let workspace = workspace();
+    for lost in ["lost", "gone"] {
+        let pipeline = file_to_file(lost, "").replace("out.ndjson", &format!("{lost}/out.ndjson"));
+        workspace.write(&format!("pipelines/{lost}.yaml"), pipeline);
+    }
+    let text = workspace.run(&["doctor", "--check", "pipelines.connectors"]).expect_code(3).stdout;
+    let lines: Vec<&str> = text.lines().collect();
+    for lost in ["lost", "gone"] {
+        let problem =
+            lines.iter().position(|line| line.contains(&format!("{lost}:"))).unwrap_or_else(|| panic!("{text}"));
+        assert!(
+            lines[problem].contains("does not exist") && lines[problem].matches("does not exist").count() == 1,
+            "{text}"
+        );
+        let remedy = lines[problem + 1];
+        assert!(remedy.starts_with("          ") && !remedy.contains("does not exist"), "{text}");
+    }
+    let report = doctor(&workspace, &["--check", "pipelines.connectors"], 3);
+    let problems = report["result"]["checks"][0]["problems"].as_array().unwrap();
+    assert_eq!(problems.len(), 2, "{report}");
+    assert!(problems.iter().all(|problem| problem["suggestion"].is_string()), "{report}");
+}
+
+#[test]
 fn a_port_that_another_program_has_is_found() {
     let workspace = workspace();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -114,7 +114,7 @@ fn standard_input_is_read_once_and_standard_output_has_only_records() {
     assert_eq!(read(b"").stdout, "");
 
     let plan = workspace.run(&["pipelines", "plan"]).expect_code(0).both();
-    assert!(plan.contains("a crash may lose records"), "{plan}");
+    assert!(plan.contains("a crash or a stop may lose records"), "{plan}");
     // A service cannot read it.
     let mut service = workspace.start(&["run", "--pipelines.exit-on-degraded"]);
     let printed = service.printed();
@@ -299,4 +299,20 @@ fn a_destination_that_writes_a_file_of_the_pattern_is_refused() {
     workspace.write("pipelines/p.yaml", pipeline("path: in", "path: out.ndjson", ""));
     let refused = workspace.run(&["pipelines", "validate"]).expect_code(2).both();
     assert!(refused.contains("is a directory") && refused.contains("write in/ for the files in it"), "{refused}");
+}
+
+#[test]
+fn standard_output_that_is_a_file_is_not_written_over() {
+    let workspace = Workspace::new();
+    workspace.write("pipelines/p.yaml", pipeline("path: in.txt", "path: \"-\", sdk.record.format: recfmt/raw", ""));
+    workspace.write("in.txt", "one\ntwo\n");
+    let path = workspace.write("out.txt", "before\n");
+    // As in `(echo before; anabranch run --once; echo after) > out.txt`: the offset is shared, and the mode is not append.
+    let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.seek(SeekFrom::End(0)).unwrap();
+    let mut command = workspace.command(["run", "--once"]);
+    let status = command.stdout(file.try_clone().unwrap()).stderr(Stdio::null()).status().unwrap();
+    assert!(status.success(), "{status}");
+    file.write_all(b"after\n").unwrap();
+    assert_eq!(workspace.read("out.txt"), "before\none\ntwo\nafter\n");
 }

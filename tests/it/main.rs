@@ -79,6 +79,8 @@ mod monitoring;
 mod outage;
 mod outcome;
 mod packages;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod pipeline_tests;
 mod plain_words;
 mod plan;

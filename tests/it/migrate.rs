@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+mod projects;
+mod settings;
+
 use crate::process::Workspace;
 #[cfg(feature = "kafka")]
 use crate::servers::kafka::broker;

@@ -1,13 +1,13 @@
 //! `pipelines test`: what passes, what fails and how it is shown, and that nothing leaves the test.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::Value;
 
 use crate::api::{ask, end};
 use crate::process::{Output, Workspace, file_to_file};
-use crate::schema::files;
+use crate::schema::{files, is_test, yaml_files};
 
 const PIPELINE: &str = r#"version: "2.2"
 pipelines:
@@ -409,19 +409,13 @@ fn the_schema_describes_what_is_read() {
     let output = Workspace::new().run(&["pipelines", "test", "--schema"]).expect_code(0);
     let schema = jsonschema::validator_for(&serde_json::from_str(&output.stdout).unwrap()).unwrap();
     let read = |text: &str| crate::schema::yaml(text);
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
-    let mut seen = 0;
-    for entry in std::fs::read_dir(&examples).unwrap() {
-        let path = entry.unwrap().path();
-        let file = if path.is_dir() { path.join("pipeline.test.yaml") } else { path };
-        if file.to_string_lossy().ends_with(".test.yaml") {
-            let errors: Vec<String> =
-                schema.iter_errors(&read(&std::fs::read_to_string(&file).unwrap())).map(|e| e.to_string()).collect();
-            assert!(errors.is_empty(), "{}: {errors:?}", file.display());
-            seen += 1;
-        }
+    let tests: Vec<PathBuf> = yaml_files("examples").into_iter().filter(|path| is_test(path)).collect();
+    for file in &tests {
+        let errors: Vec<String> =
+            schema.iter_errors(&read(&std::fs::read_to_string(file).unwrap())).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{}: {errors:?}", file.display());
     }
-    assert!(seen >= 8);
+    assert!(tests.len() >= 8);
     for bad in ["tests: []", "tests: [{ name: a, imput: [] }]", "tests: [{ name: a, faults: [{ fail: x }] }]"] {
         assert!(!schema.is_valid(&read(bad)), "{bad}");
         fails("", bad, 2, &[]);

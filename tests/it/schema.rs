@@ -21,18 +21,27 @@ fn errors(schema: &jsonschema::Validator, document: &Value) -> Vec<(String, Stri
     schema.iter_errors(document).map(|error| (error.instance_path().to_string(), error.to_string())).collect()
 }
 
-/// Returns the pipeline files in a directory of the project, in the order of their names.
-pub fn files(directory: &str) -> Vec<PathBuf> {
+/// Returns the YAML files in a directory of the project and in its subdirectories, in the order of their names. An example
+/// with files of its own has a subdirectory.
+pub fn yaml_files(directory: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(directory);
-    let mut files: Vec<PathBuf> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-    // An example with services of its own has a directory.
-    files.iter_mut().filter(|path| path.is_dir()).for_each(|path| path.push("pipeline.yaml"));
-    files.retain(|path| {
-        let name = path.to_string_lossy();
-        name.ends_with(".yaml") && !name.ends_with(".test.yaml")
-    });
+    let inside = |directory: &Path| std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let mut files = Vec::new();
+    for path in inside(&directory) {
+        if path.is_dir() { files.extend(inside(&path)) } else { files.push(path) }
+    }
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
     files.sort();
     files
+}
+
+pub fn is_test(path: &Path) -> bool {
+    path.to_string_lossy().ends_with(".test.yaml")
+}
+
+/// Returns the pipeline files among [`yaml_files`].
+pub fn files(directory: &str) -> Vec<PathBuf> {
+    yaml_files(directory).into_iter().filter(|path| !is_test(path)).collect()
 }
 
 #[test]

@@ -144,3 +144,14 @@ fn an_array_becomes_several_records_and_a_program_can_be_a_file() {
     workspace.run(&["run", "--once", "--preview.pipeline-arch-v2"]).expect_code(0);
     assert_eq!(payloads(&parsed(&workspace, "out.ndjson")), [&json!({"n": 1}), &json!({"n": 2})]);
 }
+
+#[test]
+fn lines_of_a_program_are_in_the_log() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "one\n");
+    let program = "log(\"seen: \" + string!(.), level: \"warn\")";
+    workspace.write("pipelines/p.yaml", file_to_file("map", &with(program)));
+    let output = workspace.once();
+    let line = output.both().lines().find(|line| line.contains("seen: one")).map(str::to_owned);
+    assert!(line.as_ref().is_some_and(|line| line.contains("WRN") && line.contains("pipeline=map")), "{line:?}");
+}

@@ -1,8 +1,10 @@
 //! Reads the fields of a map: typed, with variables replaced, and with every error reported at its place.
 
 use std::fmt;
+use std::ops::Range;
 
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics, FileId, Severity, Span, Spanned};
+use anabranch_plugin::secret::{literals, names_a_credential};
 use anabranch_plugin::written::{TextMapping, Written};
 use serde_saphyr::granit_parser::ScalarStyle;
 
@@ -178,8 +180,18 @@ impl<'a> FieldReader<'a> {
             }
             Err(findings) => (Err(Reported), findings),
         };
-        for finding in findings {
-            self.report(finding.with_path(path.to_string()));
+        for mut finding in findings {
+            let path = path.to_string();
+            // The plugin is not known here, and so not whether the setting is secret.
+            let name = path.rsplit('/').next().unwrap_or_default();
+            if names_a_credential(name) || name.starts_with("auth.") {
+                let place = |at: Range<usize>| {
+                    let [start, end] = [at.start, at.end].map(|at| span.start + at as u32);
+                    Span { start, end, ..span }
+                };
+                finding.credentials = literals(source).map(place).collect();
+            }
+            self.report(finding.with_path(path));
         }
         read
     }

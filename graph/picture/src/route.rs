@@ -3,7 +3,7 @@
 use anabranch_graph::plan::graph::{NodeKind, PlanGraph, predecessors};
 use anabranch_plugin::destination::Retry;
 use anabranch_plugin::operator::Fan;
-use anabranch_plugin::source::Replay;
+use anabranch_plugin::source::{Replay, Undelivered};
 use anabranch_record::phrase::plural;
 use petgraph::stable_graph::NodeIndex;
 use serde::Serialize;
@@ -54,7 +54,7 @@ pub(super) enum Delivery {
     EffectivelyOnce,
     /// Repeated after a crash or a retry. Lost if the destination fails: it confirms writes before it has them safely.
     MayLose,
-    /// Lost if the service crashes: the source confirms records before they are delivered.
+    /// Lost if the service ends: the source confirms records before they are delivered.
     #[serde(rename = "may-lose")]
     MayLoseAtCrash,
 }
@@ -62,10 +62,16 @@ pub(super) enum Delivery {
 /// Records repeated after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Repeats {
-    /// Maximum number of source records per partition.
-    pub(super) records: usize,
+    /// Maximum number of source records per partition; absent if unlimited.
+    pub(super) records: Option<usize>,
+    /// The place from which all records are repeated, if their number is unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) all: Option<&'static str>,
     /// Maximum number of records that arrive per source record; absent if unlimited.
     pub(super) copies: Option<u64>,
+    /// True if senders repeat the records without a confirmation, as other records; absent if not.
+    #[serde(rename = "bySenders", skip_serializing_if = "std::ops::Not::not")]
+    pub(super) by_senders: bool,
 }
 
 /// Returns all paths, by source, then by destination. O(sources × nodes).
@@ -78,10 +84,10 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize, cluster: bool) -> Vec<Ro
             copies.is_some() && matches!(plan[**index].kind, NodeKind::Destination(_))
         };
         let destinations = indices.iter().zip(&arriving).filter(is_end).count();
-        let (replayed, alone_if, is_confirmed_early) = match &plan[source].kind {
-            NodeKind::Source(read) => (read.source.replay(), read.source.alone_if(), read.source.confirms_early()),
-            _ => (Replay::NotExactly, None, false),
-        };
+        let NodeKind::Source(read) = &plan[source].kind else { continue };
+        let (replayed, alone_if, resumes_only) =
+            (read.source.replay(), read.source.alone_if(), read.source.resumes_only());
+        let (is_confirmed_early, undelivered) = (read.source.confirms_early(), read.source.undelivered());
         for (&index, copies) in indices.iter().zip(arriving) {
             let (NodeKind::Destination(write), Some(copies)) = (&plan[index].kind, copies) else { continue };
             let delivery = match write.destination.policy().retry {
@@ -91,10 +97,16 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize, cluster: bool) -> Vec<Ro
                 Retry::AtMostOnce => Delivery::AtLeastOnceUnrepeated,
                 // With several destinations, the run resumes at the position of the slowest. Only row numbers show what
                 // the others already have.
+                Retry::Transactional if resumes_only.is_some() => Delivery::AtLeastOnce,
                 Retry::Transactional if destinations > 1 && replayed != Replay::Exactly => Delivery::AtLeastOnceInexact,
                 Retry::Transactional => Delivery::EffectivelyOnce,
             };
-            let records = if delivery == Delivery::EffectivelyOnce { 0 } else { replay_rows };
+            let is_read_again = undelivered == Undelivered::ReadAgain && delivery != Delivery::EffectivelyOnce;
+            let records = match resumes_only {
+                _ if !is_read_again => Some(0),
+                None => Some(replay_rows),
+                Some(_) => None,
+            };
             let condition = match (delivery, replayed) {
                 (Delivery::AtLeastOnceInexact, Replay::ExactlyIf(condition)) => Some(condition),
                 (Delivery::EffectivelyOnce, _) => alone_if,
@@ -106,7 +118,12 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize, cluster: bool) -> Vec<Ro
                 delivery,
                 order: "kept-per-partition",
                 condition,
-                replay: Repeats { records, copies: copies.0 },
+                replay: Repeats {
+                    records,
+                    all: resumes_only,
+                    copies: copies.0,
+                    by_senders: undelivered == Undelivered::SentAgain,
+                },
                 paused: cluster.then(|| match write.destination.refuses_earlier_runs() {
                     true => PausedWrites::Refused,
                     false => PausedWrites::Accepted,
@@ -171,7 +188,7 @@ impl Route<'_> {
                  each source partition"
             }
             Delivery::MayLoseAtCrash => {
-                "a crash may lose records, because the source confirms them before they are delivered; otherwise at least \
+                "a crash or a stop may lose records, because the source confirms them before they are delivered; otherwise at least \
                  once, in the order of each source partition"
             }
             Delivery::EffectivelyOnce => {
@@ -197,9 +214,17 @@ impl Route<'_> {
     }
 
     fn after_crash(&self) -> String {
-        let records = self.replay.records as u64;
+        let Some(records) = self.replay.records else {
+            let place = self.replay.all.unwrap_or_default();
+            let copies = if self.replay.copies == Some(1) { "" } else { ", with all their copies" };
+            return format!("a crash repeats all records {place}{copies}");
+        };
+        let records = records as u64;
         let rows = format!("{} {}", grouped(records), plural(records, "record"));
         match self.replay.copies {
+            _ if self.replay.by_senders => {
+                "a crash repeats no record, but senders repeat those that were not confirmed".to_owned()
+            }
             _ if records == 0 => "a crash repeats no record".to_owned(),
             Some(1) => format!("a crash repeats at most {rows} of a partition"),
             Some(copies) => format!(

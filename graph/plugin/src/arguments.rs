@@ -5,7 +5,6 @@ mod typed;
 mod units;
 mod unknown;
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anabranch_record::near::slip;
@@ -21,8 +20,7 @@ use unknown::{not_given, unknown, unnamed};
 use crate::codes;
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::secret::MASKED_FROM;
-use crate::secret::expressions;
-use crate::secret::{literal_defaults, password, without_defaults, without_passwords};
+use crate::secret::{passwords, without_literals, without_passwords, written_credentials};
 use crate::settings::Settings;
 use crate::specification::{ParameterKind, Specification};
 use crate::written::Written;
@@ -32,8 +30,8 @@ use crate::written::Written;
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
     values: BTreeMap<Str, Checked>,
-    /// Names of settings with a blank value; `values` may contain their defaults.
-    blank: BTreeSet<Str>,
+    /// Settings with a blank value, with the places of their names; `values` may contain their defaults.
+    blank: BTreeMap<Str, Span>,
     span: Span,
 }
 
@@ -43,7 +41,7 @@ impl Arguments {
     /// # Errors
     /// All unknown, missing or ill-typed settings, with their places; paths are relative to the settings (`/field`).
     pub fn parse(specification: &Specification, settings: &Settings) -> Result<Arguments, Diagnostics> {
-        let mut arguments = Arguments { values: BTreeMap::new(), blank: BTreeSet::new(), span: settings.span };
+        let mut arguments = Arguments { values: BTreeMap::new(), blank: BTreeMap::new(), span: settings.span };
         let mut findings = Diagnostics::new();
         let mut given: BTreeMap<Str, Span> = BTreeMap::new();
         let mut ill_typed: BTreeSet<Str> = BTreeSet::new();
@@ -80,7 +78,7 @@ impl Arguments {
             }
             let is_blank = setting.value.value().trim().is_empty();
             if is_blank && !(parameter.blank && setting.value.is_given()) {
-                arguments.blank.insert(name);
+                arguments.blank.insert(name, setting.name.span);
                 continue;
             }
             match type_check(parameter, &name, setting.value.clone()) {
@@ -150,17 +148,18 @@ impl Arguments {
         self.values.keys()
     }
 
-    /// Returns the text of a parameter in the file, or `default`, and whether it is a credential. An absent setting has
-    /// the place of the settings.
+    /// Returns the text of a parameter in the file, or `default`, and whether it is a credential. A blank setting has the
+    /// place of its name, and an absent one that of the settings.
     pub(crate) fn origin(&self, name: &str, default: Option<&'static str>) -> (Written, bool) {
         let text = Str::from_static(default.unwrap_or_default());
-        let absent = || (Written::new(text.clone(), text, self.span), false);
+        let span = self.blank.get(name).copied().unwrap_or(self.span);
+        let absent = || (Written::new(text.clone(), text, span), false);
         self.values.get(name).map_or_else(absent, |a| (a.written.clone(), a.secret))
     }
 
     /// Returns `true` if the file contains the setting, even if its value is blank.
     pub(crate) fn is_given(&self, name: &str) -> bool {
-        self.blank.contains(name) || self.values.get(name).is_some_and(|a| !a.is_default)
+        self.blank.contains_key(name) || self.values.get(name).is_some_and(|a| !a.is_default)
     }
 
     /// Returns `true` if the parameter has a value, set or by default.
@@ -186,24 +185,19 @@ impl Arguments {
     /// Returns the values in the file, without defaults, in name order: for plugins that apply defaults themselves. A
     /// blank setting is a blank text.
     pub fn given(&self) -> impl Iterator<Item = (&Str, Written)> {
-        let blank = self.blank.iter().map(|name| (name, Written::new("", "", self.span)));
+        let blank = self.blank.iter().map(|(name, span)| (name, Written::new("", "", *span)));
         let given = self.values.iter().filter(|(_, argument)| !argument.is_default);
         let mut all: Vec<_> = given.map(|(name, argument)| (name, argument.written.clone())).chain(blank).collect();
         all.sort_by_key(|(name, _)| *name);
         all.into_iter()
     }
 
-    /// Returns the text in the file, for display: `${NAME}` is not replaced, credentials and passwords in URLs are
-    /// masked.
+    /// Returns the text in the file, for display: `${NAME}` is not replaced, and the literal parts of credentials and all
+    /// passwords ([`passwords`](crate::secret::passwords)) are masked.
     pub fn shown(&self, name: &str) -> Option<Str> {
         self.values.get(name).map(|a| {
             let written = a.written.written();
-            // Without a variable, the file contains the credential itself.
-            if a.secret && expressions(written).next().is_none() {
-                return Str::from_static("***");
-            }
-            let open = if a.secret { without_defaults(written) } else { Cow::Borrowed(written.as_str()) };
-            let shown = without_passwords(&open);
+            let shown = if a.secret { without_literals(written) } else { without_passwords(written) };
             if *shown == **written { written.clone() } else { shown.into_owned().into() }
         })
     }
@@ -228,9 +222,10 @@ impl Arguments {
 /// Returns the texts of a value of at least [`MASKED_FROM`] bytes that must be masked.
 pub(crate) fn secrets_of(written: &Written, is_secret: bool) -> Vec<Str> {
     let whole = is_secret.then(|| written.value().clone());
-    let password = password(written.value()).map(Str::from);
-    let defaults = literal_defaults(written.written(), is_secret).map(Str::from);
-    let all = written.substituted().cloned().chain(whole).chain(password).chain(defaults);
+    let value = written.value().as_str();
+    let inside = passwords(value).filter_map(|at| value.get(at)).map(Str::from);
+    let literal = written_credentials(written.written(), is_secret).map(Str::from);
+    let all = written.substituted().cloned().chain(whole).chain(inside).chain(literal);
     all.filter(|text| text.len() >= MASKED_FROM).collect()
 }
 
@@ -325,10 +320,12 @@ mod tests {
     }
 
     #[test]
-    fn defaults_of_credentials_are_not_shown() {
+    fn credentials_that_are_partly_literal_are_not_shown() {
         let specification = specification()
             .with(Parameter::new("url", ParameterKind::Text, "Where."))
-            .with(Parameter::new("headers.*", ParameterKind::Text, "Headers."));
+            .with(Parameter::new("headers.*", ParameterKind::Text, "Headers."))
+            .with(Parameter::new("config.*", ParameterKind::Text, "Members."))
+            .with(Parameter::new("environment.*", ParameterKind::Text, "Variables."));
         for (name, written, value, shown) in [
             ("token", "Bearer ${T:-hunter33}", "Bearer of-the-variable", "Bearer ${T:-***}"),
             ("token", "Bearer ${T:-hunter33}", "Bearer hunter33", "Bearer ${T:-***}"),
@@ -343,6 +340,13 @@ mod tests {
             ("headers.X-Auth-Token", "hunter33", "hunter33", "***"),
             ("headers.X-Auth-Token", "${T:-hunter33}", "of-the-variable", "${T:-***}"),
             ("headers.X-Trace", "${T:-hunter33}", "of-the-variable", "${T:-hunter33}"),
+            ("token", "${T}, hunter33", "of-the-variable, hunter33", "${T}, ***"),
+            ("token", "hunter33${T}", "hunter33of-the-variable", "***${T}"),
+            ("url", "x --token=hunter33", "x --token=hunter33", "x --token=***"),
+            ("url", "{\"password\": \"hunter33\"}", "{\"password\": \"hunter33\"}", "{\"password\": \"***\"}"),
+            ("config.a.private_key", "hunter33", "hunter33", "***"),
+            ("config.token_url", "hunter33", "hunter33", "hunter33"),
+            ("environment.API_TOKEN", "hunter33", "hunter33", "***"),
         ] {
             let mut settings = Settings::from_pairs([("count", "1"), (name, "")]);
             settings.entries[1].value = Written::new(value, written, Span::default());

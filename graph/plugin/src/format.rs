@@ -1,6 +1,7 @@
 //! Record formats: how destinations of text convert a record to bytes.
 
 pub mod debezium;
+pub mod parquet;
 
 use anabranch_record::fault::Fault;
 use anabranch_record::json::{self, RecordWriter};

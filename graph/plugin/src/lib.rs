@@ -73,6 +73,7 @@ pub mod histogram;
 pub mod host;
 pub mod kind;
 pub mod letter;
+pub mod naming;
 pub mod operator;
 pub mod parameters;
 pub mod registry;

@@ -154,7 +154,14 @@ impl Declarations {
     /// Adds the parameter of a field of type `T`.
     pub fn add<T: ParameterType>(&mut self, prefix: &str, mut parameter: Parameter) {
         parameter.name = T::declared(&[prefix, parameter.name.as_str()].concat()).into();
-        if let Some(texts) = T::choices() {
+        if let Some(mut texts) = T::choices() {
+            parameter.validations.retain(|validation| match validation {
+                Validation::NotOneOf(excluded) => {
+                    texts.retain(|text| !excluded.iter().any(|excluded| *excluded == **text));
+                    false
+                }
+                _ => true,
+            });
             let choices = Validation::OneOf(texts.into_iter().map(Str::from_static).collect());
             parameter.validations.insert(0, choices);
         }

@@ -8,9 +8,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 mod defaults;
+mod members;
+mod plain;
 
 pub use anabranch_record::specification::names_a_credential;
 pub use defaults::{defaults, expressions};
+pub use plain::{is_address, is_key_file, literal_credentials, literals, without_literals};
 
 /// Minimum length in bytes of a variable's value that is masked: shorter texts occur in many places by coincidence.
 pub const MASKED_FROM: usize = 6;
@@ -112,11 +115,16 @@ fn written(text: &str) -> Vec<String> {
     ]
 }
 
-/// Returns the places of passwords in a text: those of `scheme://user:password@host`, and credentials in the query of
-/// a URL (`?api_key=`). A `${NAME}` in their place does not count; in `${NAME:-default}`, the default counts.
+/// Returns the places of passwords in a text: those of `scheme://user:password@host`, credentials in the query of
+/// a URL (`?api_key=`), in JSON objects (`"api_key": "…"`) and in the arguments of a program (`--api-key=…`). A `${NAME}` in
+/// their place does not count; in `${NAME:-default}`, the default counts.
 pub fn passwords(text: &str) -> impl Iterator<Item = Range<usize>> {
     let variables: Vec<Range<usize>> = expressions(text).collect();
-    let mut found: Vec<Range<usize>> = in_addresses(text, &variables).chain(in_queries(text, &variables)).collect();
+    let mut found: Vec<Range<usize>> = in_addresses(text, &variables)
+        .chain(in_queries(text, &variables))
+        .chain(members::in_objects(text, &variables))
+        .chain(members::in_arguments(text, &variables))
+        .collect();
     found.sort_unstable_by_key(|range| range.start);
     found.into_iter()
 }
@@ -204,11 +212,14 @@ pub fn password(url: &str) -> Option<&str> {
     url.get(passwords(url).next()?).filter(|password| password.len() >= MASKED_FROM)
 }
 
-/// Returns the literal defaults of variables in a credential: all defaults if the setting is `secret`,
-/// otherwise those in the place of a password.
-pub(crate) fn literal_defaults(written: &str, secret: bool) -> impl Iterator<Item = &str> {
+/// Returns the credentials in the text of a file: those of the setting if it is `secret`, otherwise those in the place of a
+/// password.
+pub(crate) fn written_credentials(written: &str, secret: bool) -> impl Iterator<Item = &str> {
     let ranges: Vec<Range<usize>> = match secret {
-        true => defaults(written).collect(),
+        // The whole value is a credential.
+        true if expressions(written).next().is_none() => Vec::new(),
+        true if is_address(written) => defaults(written).chain(passwords(written)).collect(),
+        true => literal_credentials(written),
         false => passwords(written).collect(),
     };
     ranges.into_iter().filter_map(|range| written.get(range))

@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use crate::arguments::Arguments;
 use crate::codes;
 use crate::diagnostic::Diagnostics;
-use crate::flow::RecordShape;
+use crate::flow::{Flow, RecordShape};
 use crate::host::Host;
 use crate::specification::Specification;
 
@@ -54,6 +54,17 @@ pub trait Source: Send + Sync {
         false
     }
 
+    /// Returns what becomes of records that the source has handed over or confirmed, and that are not delivered when a run
+    /// ends. `pipelines plan` and the log of the service say so. By default, the next run reads them again; they are lost if
+    /// the source confirms early.
+    fn undelivered(&self) -> Undelivered {
+        if self.confirms_early() { Undelivered::Lost(None) } else { Undelivered::ReadAgain }
+    }
+
+    /// Warns about settings that are probably a mistake. `flow` has the shape of the records of the source. Opens nothing.
+    /// Nothing by default.
+    fn flow(&self, _flow: &mut Flow) {}
+
     /// Returns the path of the file that the source reads, if it reads one.
     fn file(&self) -> Option<&str> {
         None
@@ -86,6 +97,14 @@ pub trait Source: Send + Sync {
     /// such as `no other service reads with the same consumer group`. A transactional destination stores the positions of one
     /// service only, so its records are effectively once under this condition. `None` by default: nobody does.
     fn alone_if(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns the place from which a crash repeats all records, as the end of a phrase: `after the last STATE message of the
+    /// tap`. Such a source knows few places to resume from, and may read any number of records between two of them. So
+    /// `engine.replay-rows` does not limit what a crash repeats, and a transaction of the destination does not prevent it.
+    /// `None` by default: the source resumes after any record.
+    fn resumes_only(&self) -> Option<&'static str> {
         None
     }
 
@@ -212,6 +231,18 @@ pub struct OfferedStream {
     pub properties: Vec<Str>,
     /// True if the settings select it.
     pub is_selected: bool,
+}
+
+/// Who repeats records that were not delivered before the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Undelivered {
+    /// The source reads them again.
+    ReadAgain,
+    /// Their senders do, because they got no confirmation. The source cannot read them again.
+    SentAgain,
+    /// Nobody: the source confirmed them, and they are lost with the process. A source that keeps them in memory for the next
+    /// run of this process returns their number.
+    Lost(Option<u64>),
 }
 
 /// Whether a source that resumes after a mark reads the same records in the same order, so that [`Mark::seq`]

@@ -133,13 +133,16 @@ pub struct Parameter {
 
 impl Parameter {
     /// Returns `true` if the value of a setting of this parameter is a credential: the parameter is secret, or it
-    /// accepts any header (`headers.*`) and the name of the header suggests a credential.
+    /// accepts any header (`headers.*`), environment variable (`environment.*`) or member of a configuration (`config.*`),
+    /// and a part of the name in place of the star suggests a credential.
     pub fn is_secret(&self, setting: &str) -> bool {
-        let of_headers = || {
-            let start = self.name.strip_suffix("headers.*")?;
-            (start.is_empty() || start.ends_with('.')).then(|| setting.trim().rsplit('.').next()).flatten()
-        };
-        self.secret || of_headers().is_some_and(names_a_credential)
+        const OPEN: [&str; 3] = ["headers.*", "environment.*", "config.*"];
+        let is_open = OPEN.iter().filter_map(|open| self.name.strip_suffix(*open)).any(|start| {
+            // Not another name with the same end.
+            start.is_empty() || start.ends_with('.')
+        });
+        let before_star = self.name.matches('.').count();
+        self.secret || (is_open && setting.trim().split('.').skip(before_star).any(names_a_credential))
     }
 
     /// Creates an optional parameter without a default.
@@ -263,10 +266,11 @@ impl Parameter {
     }
 }
 
-/// Returns `true` if a header or query parameter contains a credential, judged by its name: `X-Auth-Token`, `api_key`.
+/// Returns `true` if a header, query parameter or member of an object contains a credential, judged by its name:
+/// `X-Auth-Token`, `api_key`, `privateKey`. The name of an address, a path or a type, such as `token_url`, does not count.
 /// O(length).
 pub fn names_a_credential(name: &str) -> bool {
-    const WHOLE: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "sig"];
+    const WHOLE: [&str; 6] = ["authorization", "proxyauthorization", "cookie", "sig", "bearer", "creds"];
     const PARTS: [&str; 10] = [
         "token",
         "secret",
@@ -274,13 +278,16 @@ pub fn names_a_credential(name: &str) -> bool {
         "passwd",
         "passphrase",
         "apikey",
-        "api-key",
-        "access-key",
-        "auth-key",
+        "accesskey",
+        "authkey",
+        "privatekey",
         "credential",
     ];
-    let name = name.to_ascii_lowercase().replace('_', "-");
-    WHOLE.contains(&name.as_str()) || PARTS.iter().any(|part| name.contains(part)) || name.ends_with("subscription-key")
+    const OTHER: [&str; 6] = ["url", "uri", "endpoint", "path", "file", "type"];
+    let mut name = name.to_ascii_lowercase();
+    name.retain(|c| !matches!(c, '-' | '_'));
+    let is_one = || PARTS.iter().any(|part| name.contains(part)) && !OTHER.iter().any(|end| name.ends_with(end));
+    WHOLE.contains(&name.as_str()) || is_one() || name.ends_with("subscriptionkey")
 }
 
 fn statics(texts: &[&'static str]) -> Vec<Str> {

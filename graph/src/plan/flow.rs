@@ -79,7 +79,9 @@ impl<'a> Inference<'a> {
     fn node(&mut self, index: NodeIndex) -> Option<Arc<RecordShape>> {
         let node = &self.plan[index];
         if let NodeKind::Source(read) = &node.kind {
-            let mut shape = read.source.shape();
+            let mut flow = Flow::new(read.source.shape());
+            read.source.flow(&mut flow);
+            let mut shape = self.remarks(node, None, flow, true);
             self.findings.extend(extraction::unused(node, &shape));
             shape.stamp_metadata();
             shape.stamp(node.span);

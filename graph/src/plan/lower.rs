@@ -431,9 +431,11 @@ impl Resolver<'_> {
             let name = setting.name.value.trim();
             let is_secret = specification.parameter(name).is_some_and(|parameter| parameter.is_secret(name));
             let holds_password = credential::stands_in(&setting.value, is_secret);
+            let written = setting.value.written();
+            let is_hidden = is_secret && *secret::without_literals(written) != **written;
             // The file shows only the name of a variable.
             let is_secret = is_secret && !setting.value.is_substituted();
-            if is_secret || holds_password {
+            if is_hidden || holds_password {
                 self.credentials.push(setting.value.span());
             }
             // The text after the sign is not displayed, since it may be a password.

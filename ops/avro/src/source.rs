@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use anabranch_plugin::arguments::Arguments;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::RecordShape;
+use anabranch_plugin::flow::{Flow, RecordShape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::parameters::shared::Inference;
 use anabranch_plugin::source::{
     Backlog, OfferedStream, OpenedSource, Read, Reader, Replay, Request, Requested, Room, Source, SourceKind, Start,
+    Undelivered,
 };
 use anabranch_plugin::specification::Specification;
 use anabranch_record::avro::infer;
@@ -108,6 +109,14 @@ impl Source for Extracting {
 
     fn confirms_early(&self) -> bool {
         self.inner.confirms_early()
+    }
+
+    fn undelivered(&self) -> Undelivered {
+        self.inner.undelivered()
+    }
+
+    fn flow(&self, flow: &mut Flow) {
+        self.inner.flow(flow);
     }
 
     fn file(&self) -> Option<&str> {

@@ -141,6 +141,11 @@ impl Client {
         self.http.request(method, url).build().map_err(|error| HttpError::of(shown, error))
     }
 
+    /// Returns the retries of failed attempts.
+    pub(crate) fn retry(&self) -> Retry {
+        self.policy.retry
+    }
+
     /// Waits until another request may be in flight, in order of arrival. Build the request after that, so that no more
     /// bodies are in memory than requests in flight.
     pub async fn turn(&self) -> RequestPermit<'_> {

@@ -18,6 +18,7 @@ use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
+use anabranch_template::MissingKey;
 use async_trait::async_trait;
 use reqwest::Method;
 use reqwest::header::HeaderName;
@@ -134,7 +135,7 @@ fn configure(settings: &Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
         BatchFormat::Single | BatchFormat::Array => "application/json",
         BatchFormat::Ndjson => "application/x-ndjson",
     };
-    let message = message::compile(&settings.request, &settings.headers, Some(media), &mut findings);
+    let message = message::compile(&settings.request, &settings.headers, Some(media), MissingKey::Error, &mut findings);
     let login = settings.login.login(&mut findings);
     if let Some(message) = &message
         && !matches!(login, Login::None)

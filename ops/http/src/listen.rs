@@ -1,9 +1,12 @@
 //! The `http` source: receives records in requests.
 
+mod address;
 mod admission;
 mod authentication;
 mod body;
 mod connections;
+mod held;
+mod idle;
 mod intake;
 mod path;
 mod ports;
@@ -12,50 +15,48 @@ mod receiver;
 mod refusal;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anabranch_ops_tls::Identity;
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::{Keys, RecordShape, Shape};
+use anabranch_plugin::flow::{Flow, Keys, RecordShape, Shape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::{Argument, ByteSize, Choice, Parameters, shared};
-use anabranch_plugin::source::{Acker, Backlog, OpenedSource, Read, Reader, Room, Source, SourceKind};
+use anabranch_plugin::source::{Acker, Backlog, OpenedSource, Read, Reader, Room, Source, SourceKind, Undelivered};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
+use anabranch_record::phrase::counted;
 use anabranch_record::text::Str;
 use anabranch_record::{Data, Position};
 use async_trait::async_trait;
 use bytes::Bytes;
 use hyper::Method;
 use hyper::header::HeaderName;
-use tokio::net::{TcpListener, lookup_host};
-use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 
 use crate::codes;
-use admission::{Admission, RequestLoad};
+use address::ListenAddress;
+use admission::RequestLoad;
 use authentication::Authentication;
 pub use body::{BodyFormat, InvalidBody};
-use connections::Listener;
+use connections::{ConnectionRules, Listener};
+use held::HeldRequests;
 use intake::Intake;
 use path::AcceptedPath;
 use ports::ClaimedAddress;
-use position::Numbering;
 use receiver::{Confirm, HttpReceiver, RequestRules};
+use refusal::RefusalLog;
 
 /// Prefix of metadata with the value of a header.
 const HEADER: &str = "http.header.";
 /// Headers that carry credentials, and never become metadata.
-const SECRET: [&str; 6] = ["authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-gitlab-token"];
-/// Time for which an address may still be in use by the listener of an earlier run.
-const RELEASE: Duration = Duration::from_secs(2);
-/// Pause before the address is tried again.
-const AGAIN: Duration = Duration::from_millis(20);
+const SECRET: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+/// Parts of the names of other such headers, such as `x-hub-signature-256`, `stripe-signature` and `x-gitlab-token`.
+const SECRET_PARTS: [&str; 5] = ["signature", "token", "secret", "api-key", "apikey"];
 
 /// A request as [`decode_request`] reads it.
 #[derive(Debug, Default)]
@@ -103,14 +104,15 @@ struct Settings {
     #[parameter(default = "json")]
     format: BodyFormat,
     /// When a request is answered: delivered (its records are durable at their destinations) or accepted (the service
-    /// has them in memory; a crash may lose them).
+    /// has them in memory; they are lost if it ends before they are delivered).
     #[parameter(default = "delivered")]
     respond: Confirm,
     /// Time within which records must be delivered. After that, the answer is 503, and the client has to repeat the
     /// request.
     #[parameter(default = "30s", greater_than = 0)]
     timeout: Duration,
-    /// Time within which the body of a request must arrive.
+    /// Time within which the head of a request must arrive, and then its body. A connection without a request for this time is
+    /// closed.
     #[parameter(default = "30s", greater_than = 0)]
     read_timeout: Duration,
     /// Delay after which clients repeat a request, in the header Retry-After of 429 and 503.
@@ -140,7 +142,8 @@ struct Limits {
     /// Maximum size of all bodies whose records are not delivered yet. Others are answered with 429.
     #[parameter(default = "64MiB", greater_than = 0)]
     bytes: Argument<ByteSize>,
-    /// Maximum number of connections. Others wait until one ends.
+    /// Maximum number of connections. Another one replaces the connection that has waited longest for a request, or waits
+    /// until a request is answered.
     #[parameter(default = 1024, greater_than = 0, less_than = 65536)]
     connections: usize,
 }
@@ -158,13 +161,21 @@ impl Choice for Confirm {
         &[("delivered", Confirm::Delivered), ("accepted", Confirm::Accepted)];
 }
 
+/// Returns `true` if a header has credentials or a signature.
+fn is_secret(name: &HeaderName) -> bool {
+    SECRET.contains(&name.as_str()) || SECRET_PARTS.iter().any(|part| name.as_str().contains(part))
+}
+
 fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
     let mut findings = Diagnostics::new();
     let Settings { address, paths, headers, auth, limits, tls, .. } = settings;
-    let port =
-        address.rsplit_once(':').and_then(|(host, port)| (!host.trim().is_empty()).then(|| port.trim().parse::<u16>()));
+    let port = address.rsplit_once(':').and_then(|(host, port)| {
+        let is_host = !host.trim().is_empty() && !host.contains('/');
+        is_host.then(|| port.trim().parse::<u16>())
+    });
     if !matches!(port, Some(Ok(_))) {
-        findings.push(address.invalid("this is not an address with a port").with_hint("for example 127.0.0.1:8080"));
+        let hint = "for example 127.0.0.1:8080, without http:// and without a path";
+        findings.push(address.invalid("this is not an address with a port").with_hint(hint));
     }
     let mut accepted = Vec::new();
     for path in paths.iter() {
@@ -176,7 +187,7 @@ fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
     let mut copied: Vec<(HeaderName, Str)> = Vec::new();
     for name in headers.iter() {
         match HeaderName::from_bytes(name.trim().as_bytes()) {
-            Ok(name) if SECRET.contains(&name.as_str()) => {
+            Ok(name) if is_secret(&name) => {
                 findings.push(headers.invalid(format_args!("{name} carries credentials, which never become metadata")));
             }
             Ok(name) if copied.iter().any(|(other, _)| *other == name) => {}
@@ -223,21 +234,24 @@ fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
         records: limits.records,
     };
     Ok(Arc::new(HttpSource {
-        address: address.trim().into(),
+        address: ListenAddress(address.trim().into()),
         rules: Arc::new(rules),
         authentication: Arc::new(authentication),
         load: RequestLoad { requests: limits.requests, bytes },
+        held: OnceLock::new(),
         connections: limits.connections,
         identity,
     }))
 }
 
 struct HttpSource {
-    address: Str,
+    address: ListenAddress,
     rules: Arc<RequestRules>,
     authentication: Arc<Authentication>,
     /// Maximum of what is in flight.
     load: RequestLoad,
+    /// The confirmed requests of the connector; empty before the source is opened.
+    held: OnceLock<Arc<HeldRequests>>,
     /// Maximum number of connections.
     connections: usize,
     identity: Option<Identity>,
@@ -254,43 +268,6 @@ impl HttpSource {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Some(TlsAcceptor::from(Arc::new(config))))
     }
-
-    /// Opens the socket at the first usable address of the host.
-    async fn bind(&self, host: &Host) -> Result<(TcpListener, ClaimedAddress), Fault> {
-        let failed = |error: std::io::Error| {
-            let text = format!("cannot listen on {}: {error}", self.address);
-            // Another program may end.
-            match error.kind() == std::io::ErrorKind::AddrInUse {
-                true => Fault::transient(codes::HTTP_ADDRESS, text),
-                false => Fault::fatal(codes::HTTP_ADDRESS, text),
-            }
-        };
-        let mut last = std::io::Error::other("the host has no address");
-        let connector = Str::from(format!("{}:{}", host.pipeline, host.node));
-        for address in lookup_host(self.address.as_str()).await.map_err(failed)? {
-            let claimed = ports::claim(address, &connector).map_err(|owner| {
-                let text =
-                    format!("cannot listen on {}: the connector {owner} of this service already does", self.address);
-                Fault::fatal(codes::HTTP_ADDRESS, text)
-            })?;
-            match bind(address).await {
-                Ok(socket) => return Ok((socket, claimed)),
-                Err(error) => last = error,
-            }
-        }
-        Err(failed(last))
-    }
-}
-
-/// Opens a socket. Waits a short time for an earlier run to close its own.
-async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let until = Instant::now() + RELEASE;
-    loop {
-        match TcpListener::bind(address).await {
-            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && Instant::now() < until => sleep(AGAIN).await,
-            bound => return bound,
-        }
-    }
 }
 
 #[async_trait]
@@ -303,8 +280,35 @@ impl Source for HttpSource {
         self.rules.confirm == Confirm::Accepted
     }
 
+    fn undelivered(&self) -> Undelivered {
+        match self.rules.confirm {
+            Confirm::Delivered => Undelivered::SentAgain,
+            Confirm::Accepted => Undelivered::Lost(Some(self.held.get().map_or(0, |held| held.undelivered()))),
+        }
+    }
+
+    /// Warns about a source that accepts records of anyone in the network.
+    fn flow(&self, flow: &mut Flow) {
+        if matches!(*self.authentication, Authentication::Anyone) && self.address.is_in_a_network() {
+            let message = format!("{} accepts records from anyone who can reach it", self.address);
+            let hint = "set one of the settings auth.*, or listen on 127.0.0.1";
+            flow.warn(codes::FLOW_SUSPECT, "address", message, None, Some(hint.to_owned()));
+        }
+    }
+
     fn is_partitioned(&self) -> bool {
         false
+    }
+
+    /// Forgets the confirmed requests of a connector that does not exist any more.
+    async fn deleted(&self, _: &BTreeMap<Partition, Mark>) -> Result<bool, Fault> {
+        let Some(held) = self.held.get() else { return Ok(false) };
+        let lost: usize = held.take_after(0).iter().map(|request| request.records.len()).sum();
+        held.deliver(lost);
+        if lost > 0 {
+            tracing::error!(address = %self.address, "{} lost: the connector is deleted", counted(lost, "confirmed record"));
+        }
+        Ok(false)
     }
 
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
@@ -326,7 +330,11 @@ impl Source for HttpSource {
     async fn examine(&self) -> Result<Vec<String>, Fault> {
         self.acceptor().await?;
         let mut warnings = Vec::new();
-        let addresses = lookup_host(self.address.as_str()).await.map(Iterator::collect::<Vec<_>>).unwrap_or_default();
+        let addresses = self.address.look_up().await.unwrap_or_default();
+        if !self.address.is_free(&addresses).await? {
+            let whose = "by this service if it runs, otherwise by another program";
+            warnings.push(format!("{} is in use: {whose}", self.address));
+        }
         let is_local = addresses.iter().all(|address| address.ip().is_loopback());
         if matches!(*self.authentication, Authentication::Anyone) && !is_local {
             warnings.push(format!("{} accepts records from anyone: set one of the settings auth.*", self.address));
@@ -345,7 +353,7 @@ impl Source for HttpSource {
             position::check(&mark.position)?;
         }
         let tls = self.acceptor().await?;
-        let (socket, claimed) = self.bind(host).await?;
+        let (socket, claimed) = self.address.bind(host).await?;
         if let Ok(address) = socket.local_addr() {
             let scheme = if tls.is_some() { "https" } else { "http" };
             tracing::info!(
@@ -353,14 +361,19 @@ impl Source for HttpSource {
                 "records are received at {scheme}://{address}"
             );
         }
-        let intake = Intake::new(Numbering::begin());
+        let held = self.held.get_or_init(|| held::of(&Str::from(format!("{}:{}", host.pipeline, host.node)))).clone();
+        held.admission.limit(self.load);
+        let stored = resume.get(&Partition::ONLY).and_then(|mark| held.numbering.number(&mark.position));
+        let intake = Intake::new(held.clone(), stored.unwrap_or(0));
         let receiver = HttpReceiver {
             rules: self.rules.clone(),
             authentication: self.authentication.clone(),
-            admission: Admission::new(self.load),
+            held,
             intake: intake.clone(),
+            refusals: RefusalLog::new(host.pipeline.clone(), host.node.clone()),
         };
-        let listener = Listener::start(socket, tls, Arc::new(receiver), self.connections);
+        let rules = ConnectionRules { most: self.connections, head: self.rules.read_timeout };
+        let listener = Listener::start(socket, tls, Arc::new(receiver), rules);
         let reader = ReceivedRecords { intake: intake.clone(), is_caught_up: false };
         let acker = Confirmations { intake, listener, _claimed: claimed };
         Ok(OpenedSource::new(Box::new(reader), Box::new(acker)))

@@ -11,7 +11,7 @@ use anabranch_record::access::Access;
 use anabranch_record::fault::Fault;
 use anabranch_record::near::did_you_mean;
 use anabranch_record::text::Str;
-use anabranch_template::{InSetting, Template};
+use anabranch_template::{InSetting, MissingKey, Template};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
 use reqwest::{Method, Request, Url};
 
@@ -164,11 +164,13 @@ impl Headers {
     }
 }
 
-/// Compiles the settings; adds errors to `findings`. The content type is `media` if no header names another one.
+/// Compiles the settings; adds errors to `findings`. The content type is `media` if no header names another one. `missing` is
+/// the output of templates for a field that a record does not have.
 pub(crate) fn compile(
     settings: &Settings,
     given: &Headers,
     media: Option<&'static str>,
+    missing: MissingKey,
     findings: &mut Diagnostics,
 ) -> Option<Message> {
     let method = match Method::from_bytes(settings.method.trim().to_ascii_uppercase().as_bytes()) {
@@ -181,7 +183,7 @@ pub(crate) fn compile(
     };
     let url = match settings.url.literal() {
         None => {
-            let template = settings.url.clone().into_value();
+            let template = compiled(&settings.url, missing, findings)?;
             if let Some(what) = wrong_origin(&template) {
                 let hint = "for example http://localhost:8000/items/{{ .Payload.After.id }}";
                 findings.push(settings.url.invalid(what).with_hint(hint));
@@ -196,7 +198,7 @@ pub(crate) fn compile(
             }
         },
     };
-    let (mut headers, rendered) = headers(given, findings);
+    let (mut headers, rendered) = headers(given, missing, findings);
     if let Some(media) = media
         && !headers.contains_key(CONTENT_TYPE)
         && !rendered.iter().any(|header| header.name == CONTENT_TYPE)
@@ -221,7 +223,7 @@ pub(crate) fn compile_with_body(
     given: &Headers,
     findings: &mut Diagnostics,
 ) -> Option<Message> {
-    let message = compile(settings, given, Some("application/json"), findings);
+    let message = compile(settings, given, Some("application/json"), MissingKey::NoValue, findings);
     let old = &body.content_type;
     let mut media = None;
     if let Some(text) = old.as_ref() {
@@ -245,7 +247,12 @@ pub(crate) fn compile_with_body(
     Some(message)
 }
 
-fn headers(headers: &Headers, findings: &mut Diagnostics) -> (HeaderMap, Vec<Rendered>) {
+/// Returns the template of a setting with this output for missing fields; adds errors to `findings`.
+fn compiled(setting: &Argument<Template>, missing: MissingKey, findings: &mut Diagnostics) -> Option<Template> {
+    setting.compile_template(missing).map_err(|found| findings.0.extend(found)).ok()
+}
+
+fn headers(headers: &Headers, missing: MissingKey, findings: &mut Diagnostics) -> (HeaderMap, Vec<Rendered>) {
     let (mut same, mut rendered) = (HeaderMap::new(), Vec::<Rendered>::new());
     let mut given: Vec<(HeaderName, &Argument<Template>)> = Vec::new();
     for (written, setting) in headers.all() {
@@ -266,7 +273,7 @@ fn headers(headers: &Headers, findings: &mut Diagnostics) -> (HeaderMap, Vec<Ren
         let sensitive = SECRET.contains(&name.as_str());
         match setting.literal().map(|text| value(text, sensitive)) {
             None => {
-                let template = setting.clone().into_value();
+                let Some(template) = compiled(setting, missing, findings) else { continue };
                 rendered.push(Rendered { name, setting: setting.name().clone(), template, sensitive });
             }
             Some(Some(value)) => {

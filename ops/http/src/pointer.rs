@@ -1,11 +1,13 @@
 //! JSON pointers (RFC 6901) into values.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::parameters::Argument;
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
+use serde_json::value::RawValue;
 
 /// A place in a JSON value, such as `/data/items` or `/0/id`. The empty pointer is the whole value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,19 @@ impl JsonPointer {
             _ => None,
         })
     }
+
+    /// Returns the value at the place of a text in JSON, as it is written.
+    pub(crate) fn find_text<'t>(&self, text: &'t str) -> Option<&'t str> {
+        self.0.iter().try_fold(text, |text, part| {
+            let value: &RawValue = match text.trim_start().starts_with('{') {
+                true => serde_json::from_str::<HashMap<String, &RawValue>>(text).ok()?.remove(part.as_str())?,
+                false => {
+                    serde_json::from_str::<Vec<&RawValue>>(text).ok()?.get(part.parse::<usize>().ok()?).copied()?
+                }
+            };
+            Some(value.get())
+        })
+    }
 }
 
 impl fmt::Display for JsonPointer {
@@ -70,6 +85,8 @@ mod tests {
             assert_eq!(found(pointer), Some(Value::Int(number)), "{pointer}");
             assert_eq!(JsonPointer::parse(pointer).unwrap().to_string(), pointer);
         }
+        let written = |pointer: &str| JsonPointer::parse(pointer).unwrap().find_text(r#" {"a":[{"b/":1.50}]}"#);
+        assert_eq!((written("/a/0/b~1"), written("/a/1"), written("/a/0/b~1/c")), (Some("1.50"), None, None));
         for absent in ["/foo/2", "/foo/00", "/foo/-", "/foo/x", "/foo/0/0", "/bar"] {
             assert_eq!(found(absent), None, "{absent}");
         }

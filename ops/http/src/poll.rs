@@ -1,5 +1,7 @@
 //! The `http.poll` source: asks a server for records.
 
+mod answer;
+mod decimal;
 mod paging;
 mod position;
 mod reader;
@@ -19,6 +21,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::text::Str;
 use anabranch_record::{Position, Record};
+use anabranch_template::MissingKey;
 use async_trait::async_trait;
 use reqwest::header::AUTHORIZATION;
 
@@ -74,6 +77,7 @@ struct CursorSettings {
     /// Query parameter for the largest value, such as updated_since.
     parameter: Argument<Option<Str>>,
     /// Value of the parameter in the first poll. Without it, the first poll has no parameter.
+    #[parameter(only_with = "cursor.field")]
     initial: Option<Str>,
 }
 
@@ -100,7 +104,7 @@ fn without_template(parameter: Parameter) -> Parameter {
 
 fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
     let mut findings = Diagnostics::new();
-    let message = message::compile(&settings.request, &settings.headers, None, &mut findings);
+    let message = message::compile(&settings.request, &settings.headers, None, MissingKey::Error, &mut findings);
     if message.as_ref().is_some_and(|message| !message.is_same_for_all()) {
         let text =
             "request.url and headers.* cannot have templates here, because there is no record before the request";
@@ -136,6 +140,12 @@ fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
     let records = JsonPointer::of(&settings.records, &mut findings);
     let key = JsonPointer::of(&settings.key, &mut findings);
     let paging = settings.paging.paging(&mut findings);
+    if let (Some(cursor), Some(other)) = (&cursor, paging.parameter())
+        && cursor.parameter == *other
+    {
+        let text = format!("{other} is the parameter of paging as well: a request cannot have both values");
+        findings.push(settings.cursor.parameter.invalid(text));
+    }
     let mut accept = Accept::default();
     // The text is valid.
     let _ = accept.add("304");
@@ -146,7 +156,7 @@ fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
         retry: settings.retries.retry(),
         accept,
         body_limit: settings.response.max_bytes.0,
-        disguised: None,
+        disguised: Some(answer::invalid_body),
     };
     let (Some(message), false) = (message, findings.has_errors()) else { return Err(findings) };
     Ok(Arc::new(PollSource {

@@ -23,14 +23,19 @@ pub fn level(word: &str) -> Option<LogLevel> {
     })
 }
 
-/// Writes a line of a program to the service log.
-pub fn write(heard: &ParsedLine, connector: &str, plugin: &str) {
+/// Writes a line of a program to the service log. `origin` is the connector, as `pipeline:connector`, or another user of the
+/// program.
+pub fn write(heard: &ParsedLine, origin: &str, plugin: &str) {
     let ParsedLine { level, text } = heard;
+    let (pipeline, connector) = match origin.split_once(':') {
+        Some((pipeline, connector)) => (Some(pipeline), connector),
+        None => (None, origin),
+    };
     match level {
-        LogLevel::Trace => tracing::trace!(connector, plugin, "{text}"),
-        LogLevel::Debug => tracing::debug!(connector, plugin, "{text}"),
-        LogLevel::Info => tracing::info!(connector, plugin, "{text}"),
-        LogLevel::Warn => tracing::warn!(connector, plugin, "{text}"),
-        LogLevel::Error => tracing::error!(connector, plugin, "{text}"),
+        LogLevel::Trace => tracing::trace!(pipeline, connector, plugin, "{text}"),
+        LogLevel::Debug => tracing::debug!(pipeline, connector, plugin, "{text}"),
+        LogLevel::Info => tracing::info!(pipeline, connector, plugin, "{text}"),
+        LogLevel::Warn => tracing::warn!(pipeline, connector, plugin, "{text}"),
+        LogLevel::Error => tracing::error!(pipeline, connector, plugin, "{text}"),
     }
 }

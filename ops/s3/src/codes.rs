@@ -1,5 +1,7 @@
 //! Codes of errors and findings of this crate.
 
+#[cfg(feature = "parquet")]
+pub(crate) use anabranch_plugin::codes::FORMAT_FAILED;
 pub(crate) use anabranch_plugin::codes::{
     CREDENTIALS_REFUSED, POSITION_UNKNOWN, RECORD_TOO_LARGE, SETTINGS_INVALID, SETTINGS_REQUIRED,
 };

@@ -1,7 +1,8 @@
-//! The `s3` destination: writes batches of records as objects of lines.
+//! The `s3` destination: writes batches of records as objects of lines, or as Parquet files.
 
 mod compression;
-mod name;
+#[cfg(feature = "parquet")]
+mod tables;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +14,13 @@ use anabranch_plugin::destination::{
 };
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
+#[cfg(feature = "parquet")]
+use anabranch_plugin::format::parquet::ParquetLayout;
+use anabranch_plugin::format::parquet::ParquetSettings;
 use anabranch_plugin::format::{FormatSettings, RecordFormat};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
+use anabranch_plugin::naming::{self, BatchHash, UniqueNames};
 use anabranch_plugin::parameters::{Argument, ByteSize, Choice, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
@@ -32,7 +37,6 @@ use crate::codes;
 use crate::connection::{Connection, Options, refused};
 use crate::retry::{RequestPurpose, opening};
 use compression::Compression;
-use name::{BatchHash, UniqueNames};
 
 /// Maximum size of an object in one request. Larger ones would need multipart uploads.
 const LARGEST: u64 = 64 << 20;
@@ -56,18 +60,20 @@ struct Settings {
     /// Folder of a record below the prefix, a template over the record. Records of one batch with different folders go
     /// to different objects.
     folder: Option<Template>,
-    /// Format of the objects: json (one line per record). parquet is not supported.
+    /// Format of the objects: json (one line per record) or parquet.
     #[parameter(default = "json")]
     format: Argument<FileFormat>,
     /// Compression of the objects: none, gzip or zstd.
     #[parameter(default = "none")]
-    compression: Compression,
-    /// The content type of the objects.
+    compression: Argument<Compression>,
+    /// The content type of the objects. With the format parquet, the default is application/vnd.apache.parquet.
     #[parameter(default = "application/x-ndjson")]
-    content_type: Str,
+    content_type: Argument<Str>,
     /// Approximate size of an object before compression.
     #[parameter(default = "8MiB", greater_than = 0, less_than = (LARGEST / 2 + 1) as f64)]
     max_object_bytes: ByteSize,
+    #[parameter(nested)]
+    parquet: ParquetSettings,
     #[parameter(flatten)]
     records: FormatSettings,
 }
@@ -84,41 +90,69 @@ impl Choice for FileFormat {
 
 fn configure(settings: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
     let mut findings = Diagnostics::new();
-    match *settings.format {
-        FileFormat::Json => {}
-        FileFormat::Parquet => findings.push(
-            settings
-                .format
-                .invalid("parquet is not supported")
-                .with_hint("write json, compress it if necessary (compression: zstd), and convert it later"),
-        ),
-    }
+    let content = content(&settings).map_err(|found| findings.0.extend(found)).ok();
     let connection = Connection::new(&settings.connection).map_err(|found| findings.0.extend(found)).ok();
-    let format = RecordFormat::new(&settings.records).map_err(|found| findings.0.extend(found)).ok();
-    let (Some(connection), Some(format), false) = (connection, format, findings.has_errors()) else {
+    let (Some(connection), Some(content), false) = (connection, content, findings.has_errors()) else {
         return Err(findings);
+    };
+    let content_type = match content {
+        ObjectContent::Lines(..) => settings.content_type.trim(),
+        #[cfg(feature = "parquet")]
+        ObjectContent::Tables(_) if !settings.content_type.is_given() => tables::CONTENT_TYPE,
+        #[cfg(feature = "parquet")]
+        ObjectContent::Tables(_) => settings.content_type.trim(),
     };
     Ok(Arc::new(S3Destination {
         connection,
         bytes: settings.max_object_bytes.to_usize(),
         layout: Arc::new(ObjectLayout {
             prefix: settings.prefix.map(|prefix| Str::from(prefix.trim())).unwrap_or_default(),
+            content_type: content_type.into(),
             folder: settings.folder,
-            format,
-            compression: settings.compression,
-            content_type: settings.content_type.trim().into(),
+            content,
         }),
         wrote: WroteObject::default(),
     }))
+}
+
+/// Returns the content of the objects.
+fn content(settings: &Settings) -> Result<ObjectContent, Diagnostics> {
+    match *settings.format {
+        FileFormat::Json => match settings.parquet.unused() {
+            Some(finding) => Err(finding.into()),
+            None => Ok(ObjectContent::Lines(RecordFormat::new(&settings.records)?, *settings.compression)),
+        },
+        #[cfg(not(feature = "parquet"))]
+        FileFormat::Parquet => {
+            let finding = settings.format.invalid("this build does not contain Parquet");
+            let hint = "build anabranch with the feature parquet: cargo build --features parquet";
+            Err(finding.with_hint(hint).into())
+        }
+        #[cfg(feature = "parquet")]
+        FileFormat::Parquet if *settings.compression != Compression::None => {
+            let finding = settings.compression.invalid("a Parquet file is not compressed as a whole");
+            Err(finding.with_hint("set parquet.compression").into())
+        }
+        #[cfg(feature = "parquet")]
+        FileFormat::Parquet => Ok(ObjectContent::Tables(settings.parquet.layout(&settings.records)?)),
+    }
 }
 
 /// Layout of the objects.
 struct ObjectLayout {
     prefix: Str,
     folder: Option<Template>,
-    format: RecordFormat,
-    compression: Compression,
+    content: ObjectContent,
     content_type: Str,
+}
+
+/// Content of an object.
+enum ObjectContent {
+    /// A line for each record.
+    Lines(RecordFormat, Compression),
+    /// A Parquet file.
+    #[cfg(feature = "parquet")]
+    Tables(ParquetLayout),
 }
 
 struct S3Destination {
@@ -153,11 +187,20 @@ impl WroteObject {
 #[async_trait]
 impl Destination for S3Destination {
     fn written(&self, record: &Record) -> Option<Result<Vec<u8>, Fault>> {
-        let mut line = Vec::new();
-        Some(self.layout.line(record, &mut line).map(|_| {
-            line.pop();
-            line
-        }))
+        match &self.layout.content {
+            ObjectContent::Lines(format, _) => {
+                let mut line = Vec::new();
+                Some(self.layout.line(format, record, &mut line).map(|_| {
+                    line.pop();
+                    line
+                }))
+            }
+            #[cfg(feature = "parquet")]
+            ObjectContent::Tables(layout) => {
+                let refused = self.layout.folder_of(record).err();
+                refused.or_else(|| layout.columns.refuses(record)).map(Err)
+            }
+        }
     }
 
     async fn open(&self, host: &Host) -> Result<Box<dyn Writer>, Fault> {
@@ -172,11 +215,17 @@ impl Destination for S3Destination {
             layout: self.layout.clone(),
             wrote: self.wrote.clone(),
             names: UniqueNames::new(&host.pipeline, &host.node),
+            #[cfg(feature = "parquet")]
+            schemas: anabranch_ops_parquet::DeclaredSchemas::new(host.schemas.clone()),
         }))
     }
 
     fn flow(&self, flow: &mut Flow) {
-        self.layout.format.flow(flow, true);
+        match &self.layout.content {
+            ObjectContent::Lines(format, _) => format.flow(flow, true),
+            #[cfg(feature = "parquet")]
+            ObjectContent::Tables(layout) => layout.columns.flow(flow),
+        }
         if let Some(folder) = &self.layout.folder {
             flow.template("folder", folder);
             if let Some(part) = impossible(folder) {
@@ -243,6 +292,8 @@ struct Objects {
     layout: Arc<ObjectLayout>,
     wrote: WroteObject,
     names: UniqueNames,
+    #[cfg(feature = "parquet")]
+    schemas: anabranch_ops_parquet::DeclaredSchemas,
 }
 
 /// The lines of one object.
@@ -254,46 +305,12 @@ struct ObjectLines {
 #[async_trait]
 impl Writer for Objects {
     async fn write(&mut self, Write { rows, .. }: Write<'_>) -> Result<Verdicts, Fault> {
-        let mut objects: BTreeMap<String, Vec<ObjectLines>> = BTreeMap::new();
-        let mut failures = Vec::new();
-        let mut line = Vec::new();
-        for (row, record) in rows.iter().enumerate() {
-            line.clear();
-            let folder = match self.layout.line(record, &mut line) {
-                Ok(folder) => folder,
-                Err(fault) => {
-                    failures.push((row, fault));
-                    continue;
-                }
-            };
-            let objects = objects.entry(folder).or_default();
-            // A record may be much larger as formatted text than in memory.
-            let full = |lines: &ObjectLines| (lines.body.len() + line.len()) as u64 > LARGEST;
-            if objects.last().is_none_or(full) {
-                objects.push(ObjectLines { body: Vec::new(), identity: BatchHash::new() });
-            }
-            if let Some(lines) = objects.last_mut() {
-                lines.body.extend_from_slice(&line);
-                lines.identity.add(record)?;
-            }
-        }
-        self.names.begin();
-        for (folder, objects) in objects {
-            for ObjectLines { body, identity } in objects {
-                let name = self.names.name(&folder, identity);
-                let (ending, compression) = (self.layout.compression.ending(), self.layout.compression);
-                let key = format!("{}{folder}{name}.ndjson{ending}", self.layout.prefix);
-                let body = match compression {
-                    Compression::None => body,
-                    _ => tokio::task::spawn_blocking(move || compression.compress(&body))
-                        .await
-                        .map_err(|error| Fault::fatal(codes::COMPRESSION_FAILED, error))?
-                        .map_err(|error| Fault::fatal(codes::COMPRESSION_FAILED, error))?,
-                };
-                self.put(&key, Bytes::from(body)).await?;
-            }
-        }
-        self.names.commit();
+        let layout = self.layout.clone();
+        let failures = match &layout.content {
+            ObjectContent::Lines(format, compression) => self.write_lines(rows, format, *compression).await?,
+            #[cfg(feature = "parquet")]
+            ObjectContent::Tables(layout) => self.write_tables(rows, layout).await?,
+        };
         if failures.is_empty() {
             return Ok(Verdicts::All(Delivered::Durable));
         }
@@ -310,6 +327,56 @@ impl Writer for Objects {
 }
 
 impl Objects {
+    /// Writes objects of lines. Returns the records that cannot be written.
+    async fn write_lines(
+        &mut self,
+        rows: &[Record],
+        format: &RecordFormat,
+        compression: Compression,
+    ) -> Result<Vec<(usize, Fault)>, Fault> {
+        let mut objects: BTreeMap<String, Vec<ObjectLines>> = BTreeMap::new();
+        let mut failures = Vec::new();
+        let mut line = Vec::new();
+        for (row, record) in rows.iter().enumerate() {
+            line.clear();
+            let folder = match self.layout.line(format, record, &mut line) {
+                Ok(folder) => folder,
+                Err(fault) => {
+                    failures.push((row, fault));
+                    continue;
+                }
+            };
+            let objects = objects.entry(folder).or_default();
+            // A record may be much larger as formatted text than in memory.
+            let full = |lines: &ObjectLines| (lines.body.len() + line.len()) as u64 > LARGEST;
+            if objects.last().is_none_or(full) {
+                objects.push(ObjectLines { body: Vec::new(), identity: BatchHash::new() });
+            }
+            if let Some(lines) = objects.last_mut() {
+                lines.body.extend_from_slice(&line);
+                lines.identity.add(record);
+            }
+        }
+        self.names.begin();
+        for (folder, objects) in objects {
+            for ObjectLines { body, identity } in objects {
+                let name = self.names.name(&folder, identity);
+                let ending = compression.ending();
+                let key = format!("{}{folder}{name}.ndjson{ending}", self.layout.prefix);
+                let body = match compression {
+                    Compression::None => body,
+                    _ => tokio::task::spawn_blocking(move || compression.compress(&body))
+                        .await
+                        .map_err(|error| Fault::fatal(codes::COMPRESSION_FAILED, error))?
+                        .map_err(|error| Fault::fatal(codes::COMPRESSION_FAILED, error))?,
+                };
+                self.put(&key, Bytes::from(body)).await?;
+            }
+        }
+        self.names.commit();
+        Ok(failures)
+    }
+
     async fn put(&self, key: &str, body: Bytes) -> Result<(), Fault> {
         let put = self
             .client
@@ -335,8 +402,8 @@ impl Objects {
 
 impl ObjectLayout {
     /// Appends the line of a record and returns its folder, which is empty or ends with a slash.
-    fn line(&self, record: &Record, line: &mut Vec<u8>) -> Result<String, Fault> {
-        self.format.encode(record, line)?;
+    fn line(&self, format: &RecordFormat, record: &Record, line: &mut Vec<u8>) -> Result<String, Fault> {
+        format.encode(record, line)?;
         line.push(b'\n');
         if line.len() as u64 > LARGEST {
             return Err(Fault::record(
@@ -344,6 +411,11 @@ impl ObjectLayout {
                 format!("the line of the record has {} bytes, more than {LARGEST}, the largest object", line.len()),
             ));
         }
+        self.folder_of(record)
+    }
+
+    /// Returns the folder of a record, which is empty or ends with a slash.
+    fn folder_of(&self, record: &Record) -> Result<String, Fault> {
         let mut folder = String::new();
         if let Some(template) = &self.folder {
             template.render(record, &mut folder).map_err(|error| Fault::record(codes::FOLDER_FAILED, error))?;
@@ -359,7 +431,7 @@ impl ObjectLayout {
         if trimmed.split('/').any(|part| part == "." || part == "..") || trimmed.chars().any(char::is_control) {
             return Err(Fault::record(codes::FOLDER_INVALID, format!("{trimmed:?} cannot be a part of a key")));
         }
-        if self.prefix.len() + trimmed.len() + name::LENGTH + 16 > LONGEST_KEY {
+        if self.prefix.len() + trimmed.len() + naming::LENGTH + 16 > LONGEST_KEY {
             let len = trimmed.len();
             return Err(Fault::record(
                 codes::FOLDER_INVALID,

@@ -166,8 +166,11 @@ impl TapCatalog {
                 let mut ids: Vec<&str> = self.streams().map(id_of).collect();
                 let more = ids.len().saturating_sub(NAMED);
                 ids.truncate(NAMED);
-                let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-                format!("; it has: {}{rest}", ids.join(", "))
+                match (ids.is_empty(), more) {
+                    (true, _) => "; it has no streams".to_owned(),
+                    (false, 0) => format!("; it has: {}", ids.join(", ")),
+                    (false, more) => format!("; it has: {} and {more} more", ids.join(", ")),
+                }
             }
         };
         Err(CatalogError::NoStream { setting, name: pattern.clone(), near })
@@ -332,6 +335,13 @@ mod tests {
             streams: Some(streams.iter().map(|name| Str::from(*name)).collect()),
             ..StreamSelection::default()
         }
+    }
+
+    #[test]
+    fn a_tap_without_streams_is_named_so() {
+        let mut empty = TapCatalog::parse(br#"{"streams": []}"#).unwrap();
+        let error = empty.choose(&chosen(&["orders"]), true).unwrap_err();
+        assert_eq!(error.to_string(), "streams: the tap has no stream \"orders\"; it has no streams");
     }
 
     #[test]

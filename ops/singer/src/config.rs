@@ -5,7 +5,7 @@ use std::fmt;
 
 use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::parameters::{Argument, Parameters};
-use anabranch_plugin::secret::{forms, names_a_credential};
+use anabranch_plugin::secret::{MASKED_FROM, names_a_credential};
 use anabranch_record::text::Str;
 use serde_json::{Map, Value};
 
@@ -13,7 +13,8 @@ use serde_json::{Map, Value};
 #[derive(Parameters)]
 pub(crate) struct ConfigMembers {
     /// Member of the configuration, such as `config.host`. A dot separates the names of nested objects. Numbers, true, false,
-    /// null, and JSON in brackets are passed on as JSON. Other values are texts, and so are the values of variables.
+    /// null, and JSON in brackets are passed on as JSON. Other values are texts, and so are the values of variables. A member
+    /// whose name is that of a credential, such as `config.password`, is secret.
     #[parameter(name = "config")]
     pub(crate) members: BTreeMap<Str, Argument<Str>>,
 }
@@ -35,7 +36,7 @@ impl TapConfig {
     /// Creates it from the JSON text of the setting `config` and the settings `config.*`, which count if both have a value.
     ///
     /// # Errors
-    /// The text is not a JSON object, or has a credential that `plan` would show; two settings exclude each other.
+    /// The text is not a JSON object; two settings exclude each other.
     pub(crate) fn new(
         text: &Argument<Option<Str>>,
         members: &BTreeMap<Str, Argument<Str>>,
@@ -49,7 +50,6 @@ impl TapConfig {
                     value = object;
                     let whole = given.trim();
                     secrets.extend(text.secrets().filter(|secret| secret.trim() != whole));
-                    findings.0.extend(shown_credential(text, &value, &secrets));
                 }
                 Ok(_) => {
                     findings.push(text.invalid("the text is not a JSON object").with_hint("write `{\"name\": value}`"));
@@ -64,14 +64,21 @@ impl TapConfig {
         }
         for (name, member) in members {
             secrets.extend(member.secrets());
-            if let Err(other) = insert(&mut value, name, json_of(member)) {
+            let inserted = match json_of(member) {
+                Ok(json) => insert(&mut value, name, json),
+                Err(finding) => {
+                    findings.push(*finding);
+                    continue;
+                }
+            };
+            if let Err(other) = inserted {
                 findings.push(member.invalid(format_args!("config.{other} has a value that is not an object")));
             }
         }
         credentials(&value, &mut secrets);
         match findings.has_errors() {
             true => Err(findings),
-            false => Ok(TapConfig { value, secrets: forms(secrets) }),
+            false => Ok(TapConfig { value, secrets }),
         }
     }
 
@@ -81,28 +88,10 @@ impl TapConfig {
         serde_json::to_string(&self.value).unwrap_or_default()
     }
 
-    /// Returns the texts to mask in everything that the tap writes to its log.
+    /// Returns the texts of credentials.
     pub(crate) fn secrets(&self) -> &[Str] {
         &self.secrets
     }
-}
-
-/// Returns a finding about a credential in a text that `plan` shows. `plan` hides a text without variables.
-fn shown_credential(
-    text: &Argument<Option<Str>>,
-    object: &Map<String, Value>,
-    substituted: &[Str],
-) -> Option<Diagnostic> {
-    if text.is_constant() {
-        return None;
-    }
-    let mut literal = Vec::new();
-    credentials(object, &mut literal);
-    let is_open = |secret: &Str| !substituted.iter().any(|known| known.contains(secret.as_str()));
-    literal.iter().any(is_open).then(|| {
-        text.invalid("a text with variables must not contain a credential")
-            .with_hint("write the credential as a variable, too, or in a setting such as `config.password`")
-    })
 }
 
 /// Adds the texts of members whose names are those of credentials.
@@ -110,7 +99,7 @@ fn credentials(object: &Map<String, Value>, secrets: &mut Vec<Str>) {
     for (name, value) in object {
         match value {
             Value::Object(object) => credentials(object, secrets),
-            Value::String(text) if names_a_credential(name) && text.len() >= anabranch_plugin::secret::MASKED_FROM => {
+            Value::String(text) if names_a_credential(name) && text.len() >= MASKED_FROM => {
                 secrets.push(text.as_str().into());
             }
             _ => {}
@@ -119,10 +108,23 @@ fn credentials(object: &Map<String, Value>, secrets: &mut Vec<Str>) {
 }
 
 /// Returns the value of a setting: JSON if it is written in the file and is not a bare word, otherwise a text.
-fn json_of(member: &Argument<Str>) -> Value {
+///
+/// # Errors
+/// The text begins with a bracket, as JSON does, and is not JSON.
+fn json_of(member: &Argument<Str>) -> Result<Value, Box<Diagnostic>> {
     let text = member.text().as_str();
-    let parsed = member.is_constant().then(|| serde_json::from_str::<Value>(text).ok()).flatten();
-    parsed.unwrap_or_else(|| Value::String(text.to_owned()))
+    if !member.is_constant() {
+        return Ok(Value::String(text.to_owned()));
+    }
+    match serde_json::from_str(text) {
+        Ok(value) => Ok(value),
+        Err(error) if text.trim_start().starts_with(['[', '{']) => {
+            let what = format!("the text is not valid JSON (line {}, column {})", error.line(), error.column());
+            let hint = "correct the JSON, or write a text with double quotes inside single quotes: '\"[text\"'";
+            Err(Box::new(member.invalid(what).with_hint(hint)))
+        }
+        Err(_) => Ok(Value::String(text.to_owned())),
+    }
 }
 
 /// Sets a member by its path. Fails with the name of a member on the path that is not an object.
@@ -205,15 +207,16 @@ mod tests {
         assert_eq!(config(&[same("config", "[1]")]).unwrap_err(), ["config: the text is not a JSON object"]);
         let both = config(&[same("config.a", "1"), same("config.a.b", "2")]).unwrap_err();
         assert_eq!(both, ["config.a.b: config.a has a value that is not an object"]);
+        let cut = config(&[same("config.a", "[1"), same("config.b", "a[1"), same("config.c", "'[1'")]).unwrap_err();
+        assert_eq!(cut, ["config.a: the text is not valid JSON (line 1, column 2)"]);
     }
 
     #[test]
-    fn a_credential_that_a_plan_would_show_is_refused() {
+    fn a_credential_in_a_text_with_variables_is_masked() {
         let written = r#"{"host": "${HOST}", "password": "hunter22"}"#;
         let value = r#"{"host": "database", "password": "hunter22"}"#;
-        let messages = config(&[("config", value, written)]).unwrap_err();
-        assert_eq!(messages, ["config: a text with variables must not contain a credential"]);
-        let constant = config(&[same("config", value)]).unwrap();
-        assert!(constant.secrets().contains(&"hunter22".into()));
+        for found in [config(&[("config", value, written)]), config(&[same("config", value)])] {
+            assert!(found.unwrap().secrets().contains(&"hunter22".into()));
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! Values of RECORD messages, by the types that the SCHEMA message declares.
 //!
 //! A value of a declared decimal type is a text with its digits, and a number that no 64-bit type holds exactly is a text,
-//! too. A declared date-time with an offset is a time. All other values are those of their JSON.
+//! too, with or without a declaration. A declared date-time with an offset is a time. All other values are those of their
+//! JSON. A value that is not null and does not have its declared type is noted.
 
 use std::fmt;
 
@@ -13,6 +14,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 
 use crate::declared::{DeclaredType, NumberType, Properties, TextType};
+use crate::message::end_of_text;
 
 /// The properties of a record.
 #[derive(Debug)]
@@ -20,43 +22,82 @@ pub(crate) struct Converted {
     pub(crate) fields: Object,
     /// True if the schema declares every property.
     pub(crate) is_declared: bool,
+    /// The first value that does not have its declared type.
+    pub(crate) mismatch: Option<TypeMismatch>,
 }
 
-/// Converts the object of a RECORD message.
+/// A value that does not have its declared type.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the property {path:?} is {found}, and the schema of the stream declares {declared}")]
+pub(crate) struct TypeMismatch {
+    path: String,
+    found: &'static str,
+    declared: String,
+}
+
+/// Where a value stands in its object or list.
+#[derive(Clone, Copy)]
+enum ValuePlace<'a> {
+    Property(&'a str),
+    Item(usize),
+}
+
+impl ValuePlace<'_> {
+    /// Returns the place of a part of the value.
+    fn path(self, inner: &str) -> String {
+        let separator = if inner.is_empty() || inner.starts_with('[') { "" } else { "." };
+        match self {
+            ValuePlace::Property(name) => format!("{name}{separator}{inner}"),
+            ValuePlace::Item(index) => format!("[{index}]{separator}{inner}"),
+        }
+    }
+}
+
+/// Converts the object of a RECORD message. A value that does not have its declared type is that of its JSON.
 ///
 /// # Errors
 /// It is not an object, or a value is not valid. The message does not quote values.
 pub(crate) fn record(raw: &RawValue, properties: &Properties) -> Result<Converted, JsonError> {
-    parse(raw.get().as_bytes(), ObjectSeed(properties))
+    let mut mismatch = None;
+    let seed = ObjectSeed { properties, mismatch: &mut mismatch };
+    let (fields, is_declared) = parse(raw.get().as_bytes(), seed)?;
+    Ok(Converted { fields, is_declared, mismatch })
 }
 
-struct ObjectSeed<'p>(&'p Properties);
+struct ObjectSeed<'p> {
+    properties: &'p Properties,
+    mismatch: &'p mut Option<TypeMismatch>,
+}
 
 impl<'de> DeserializeSeed<'de> for ObjectSeed<'_> {
-    type Value = Converted;
+    type Value = (Object, bool);
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Converted, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for ObjectSeed<'_> {
-    type Value = Converted;
+    type Value = (Object, bool);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Converted, A::Error> {
-        let mut fields = Vec::with_capacity(self.0.iter().len());
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let ObjectSeed { properties, mismatch } = self;
+        let mut fields = Vec::with_capacity(properties.iter().len());
         let mut is_declared = true;
-        while let Some((name, declared)) = map.next_key_seed(PropertySeed(self.0))? {
+        while let Some((name, declared)) = map.next_key_seed(PropertySeed(properties))? {
             let raw: &RawValue = map.next_value()?;
             is_declared &= declared.is_some();
-            let value = value(raw, declared).map_err(|error| A::Error::custom(error.message))?;
-            fields.push((name, value));
+            let value = match declared {
+                Some(declared) => typed(raw, declared, ValuePlace::Property(&name), mismatch),
+                None => untyped(raw.get()),
+            };
+            fields.push((name, value.map_err(|error| A::Error::custom(error.message))?));
         }
-        Ok(Converted { fields: Object::from_entries(fields), is_declared })
+        Ok((Object::from_entries(fields), is_declared))
     }
 }
 
@@ -86,28 +127,64 @@ impl<'p> Visitor<'_> for PropertySeed<'p> {
     }
 }
 
-/// Converts a value.
-fn value(raw: &RawValue, declared: Option<&DeclaredType>) -> Result<Value, JsonError> {
+/// Converts a value with a declaration. Notes the first value that does not have its declared type.
+fn typed(
+    raw: &RawValue,
+    declared: &DeclaredType,
+    place: ValuePlace<'_>,
+    mismatch: &mut Option<TypeMismatch>,
+) -> Result<Value, JsonError> {
     let text = raw.get();
-    let plain = || parse_value(text.as_bytes());
-    let Some(declared) = declared.filter(|declared| !declared.is_plain()) else { return plain() };
-    match text.as_bytes().first() {
-        Some(b'-' | b'0'..=b'9') if declared.number == Some(NumberType::Decimal) => Ok(Value::from(text)),
-        Some(b'-' | b'0'..=b'9') if declared.number.is_some() || declared.integer.is_some() => exact(text),
-        Some(b'"') if declared.text == Some(TextType::DateTime) => plain().map(time),
-        Some(b'{') => match &declared.object {
-            Some(properties) => Ok(Value::from(record(raw, properties)?.fields)),
-            None => plain(),
-        },
-        Some(b'[') => match &declared.list {
-            Some(items) => parse(text.as_bytes(), ListSeed(items)),
-            None => plain(),
-        },
-        _ => plain(),
+    if declared.is_unknown() {
+        return untyped(text);
     }
+    let mut inner = None;
+    let (found, is_of_type, value) = match text.as_bytes().first() {
+        Some(b'-' | b'0'..=b'9') => {
+            let is_integer =
+                declared.integer.is_some() && DecimalDigits::of(text).is_some_and(|digits| digits.is_whole());
+            let found = if declared.integer.is_some() { "a number that is not an integer" } else { "a number" };
+            (found, is_integer || declared.number.is_some(), number(text, declared, is_integer)?)
+        }
+        Some(b'"') => {
+            let value = untyped(text)?;
+            let value = if declared.text == Some(TextType::DateTime) { time(value) } else { value };
+            ("a text", declared.text.is_some(), value)
+        }
+        Some(b'{') => {
+            let value = match &declared.object {
+                Some(properties) if properties.iter().len() > 0 => {
+                    let seed = ObjectSeed { properties, mismatch: &mut inner };
+                    Value::from(parse(text.as_bytes(), seed)?.0)
+                }
+                _ => untyped(text)?,
+            };
+            ("an object", declared.object.is_some(), value)
+        }
+        Some(b'[') => {
+            let value = match &declared.list {
+                Some(items) if !items.is_unknown() => parse(text.as_bytes(), ListSeed { items, mismatch: &mut inner })?,
+                _ => untyped(text)?,
+            };
+            ("a list", declared.list.is_some(), value)
+        }
+        Some(b't' | b'f') => ("a boolean", declared.boolean, untyped(text)?),
+        // All properties may be null, because all fields of the schemas may be.
+        _ => ("null", true, untyped(text)?),
+    };
+    if mismatch.is_none() {
+        *mismatch = match inner {
+            _ if !is_of_type => Some(TypeMismatch { path: place.path(""), found, declared: declared.to_string() }),
+            inner => inner.map(|inner| TypeMismatch { path: place.path(&inner.path), ..inner }),
+        };
+    }
+    Ok(value)
 }
 
-struct ListSeed<'p>(&'p DeclaredType);
+struct ListSeed<'p> {
+    items: &'p DeclaredType,
+    mismatch: &'p mut Option<TypeMismatch>,
+}
 
 impl<'de> DeserializeSeed<'de> for ListSeed<'_> {
     type Value = Value;
@@ -127,7 +204,8 @@ impl<'de> Visitor<'de> for ListSeed<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
         while let Some(raw) = list.next_element::<&RawValue>()? {
-            items.push(value(raw, Some(self.0)).map_err(|error| A::Error::custom(error.message))?);
+            let value = typed(raw, self.items, ValuePlace::Item(items.len()), self.mismatch);
+            items.push(value.map_err(|error| A::Error::custom(error.message))?);
         }
         Ok(Value::from(items))
     }
@@ -139,13 +217,61 @@ fn time(value: Value) -> Value {
     parsed.map_or(value, |time| Value::Time(time.with_timezone(&Utc)))
 }
 
-/// Returns a number, or its text if no number of 64 bits equals it.
-fn exact(text: &str) -> Result<Value, JsonError> {
-    match parse_value(text.as_bytes()) {
-        Ok(Value::Float(number)) if !equals(text, number) => Ok(Value::from(text)),
-        Ok(number) => Ok(number),
+/// Returns a number of its declared type: an integer also if it is written as `5.0`.
+fn number(text: &str, declared: &DeclaredType, is_integer: bool) -> Result<Value, JsonError> {
+    match declared.number {
+        Some(NumberType::Decimal) => Ok(Value::from(text)),
+        None if is_integer && text.contains(['.', 'e', 'E']) => {
+            let whole = DecimalDigits::of(text).and_then(|digits| digits.whole());
+            whole.map_or_else(|| Ok(Value::from(text)), |whole| untyped(&whole))
+        }
+        _ => untyped(text),
+    }
+}
+
+/// Converts a value without a declaration. A number that no number of 64 bits equals is its text.
+fn untyped(text: &str) -> Result<Value, JsonError> {
+    match with_quoted_numbers(text) {
+        Some(quoted) => parse_value(quoted.as_bytes()),
+        None => parse_value(text.as_bytes()),
+    }
+}
+
+/// Returns the JSON with quotes around each number that no number of 64 bits equals; `None` if there is none. O(length).
+fn with_quoted_numbers(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let mut out = String::new();
+    let (mut kept, mut at) = (0, 0);
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => at = end_of_text(bytes, at),
+            b'-' | b'0'..=b'9' => {
+                let is_of_number = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+                let end = at + bytes[at..].iter().take_while(|byte| is_of_number(byte)).count();
+                let number = &text[at..end];
+                if !is_exact(number) {
+                    out.extend([&text[kept..at], "\"", number, "\""]);
+                    kept = end;
+                }
+                at = end;
+            }
+            _ => at += 1,
+        }
+    }
+    (kept > 0).then(|| out + &text[kept..])
+}
+
+/// Returns `true` if a number of 64 bits equals the number.
+fn is_exact(number: &str) -> bool {
+    // Floats hold all numbers of 15 digits.
+    if number.len() <= 15 && !number.contains(['e', 'E']) {
+        return true;
+    }
+    match parse_value(number.as_bytes()) {
+        Ok(Value::Float(float)) => equals(number, float),
+        Ok(_) => true,
         // The number is beyond the range of floats. The syntax was checked before.
-        Err(_) => Ok(Value::from(text)),
+        Err(_) => false,
     }
 }
 
@@ -176,6 +302,22 @@ impl DecimalDigits {
         let whole = i64::try_from(whole.len()).ok()?;
         let exponent = if digits.is_empty() { 0 } else { exponent.checked_add(whole)?.checked_sub(leading)? };
         Some(DecimalDigits { is_negative, digits, exponent })
+    }
+
+    /// Returns `true` if the number is an integer.
+    fn is_whole(&self) -> bool {
+        i64::try_from(self.digits.len()).is_ok_and(|len| self.exponent >= len)
+    }
+
+    /// Returns the digits of an integer; `None` if it is not one, or has more digits than 64 bits hold.
+    fn whole(&self) -> Option<String> {
+        const MOST: usize = 20;
+        let len = usize::try_from(self.exponent).ok().filter(|len| self.is_whole() && *len <= MOST)?;
+        let sign = if self.is_negative && len > 0 { "-" } else { "" };
+        Some(match len {
+            0 => "0".to_owned(),
+            _ => format!("{sign}{:0<len$}", self.digits),
+        })
     }
 }
 
@@ -215,6 +357,70 @@ mod tests {
         assert_eq!(one(&number, "5"), Value::Int(5));
         assert_eq!(one(&json!({"type": "integer"}), "18446744073709551615"), Value::UInt(u64::MAX));
         assert_eq!(one(&json!({"type": "integer"}), "18446744073709551616"), Value::from("18446744073709551616"));
+    }
+
+    #[test]
+    fn no_digit_of_an_undeclared_number_is_lost() {
+        let long = "12345678901234567890123";
+        for schema in [json!({}), json!({"type": "object"}), json!({"type": "object", "properties": {"y": {}}})] {
+            let text = format!(r#"{{"x": [{long}, "a\" {long}", 1.50], "y": 9007199254740993.0, "z": 1e400}}"#);
+            let found = one(&schema, &text);
+            let found = found.as_map().unwrap();
+            let list = found.get("x").unwrap().as_list().unwrap();
+            assert_eq!(list[..2], [Value::from(long), Value::from(format!("a\" {long}"))]);
+            assert_eq!(list[2], Value::Float(1.5));
+            assert_eq!(found.get("y"), Some(&Value::from("9007199254740993.0")));
+            assert_eq!(found.get("z"), Some(&Value::from("1e400")));
+        }
+        let found = converted(&json!({}), "{\"a\": 0.12345678901234567890123, \"b\": 18446744073709551615}").fields;
+        assert_eq!(found.get("a"), Some(&Value::from("0.12345678901234567890123")));
+        assert_eq!(found.get("b"), Some(&Value::UInt(u64::MAX)));
+    }
+
+    #[test]
+    fn a_value_without_its_declared_type_is_named() {
+        let schema = json!({
+            "id": {"type": "integer"}, "d": {"type": ["null", "number"]}, "free": {},
+            "a": {"type": "object", "properties": {"b": {"type": "array", "items": {"type": "string"}}}},
+            "either": {"anyOf": [{"type": "boolean"}, {"type": "string"}]}
+        });
+        for (record, error) in [
+            (r#"{"id": "notint"}"#, r#"the property "id" is a text, and the schema of the stream declares an integer"#),
+            (
+                r#"{"id": 1.5}"#,
+                r#"the property "id" is a number that is not an integer, and the schema of the stream declares an integer"#,
+            ),
+            (
+                r#"{"id": 1, "d": "abc"}"#,
+                r#"the property "d" is a text, and the schema of the stream declares a number"#,
+            ),
+            (
+                r#"{"a": {"b": ["x", 7]}}"#,
+                r#"the property "a.b[1]" is a number, and the schema of the stream declares a text"#,
+            ),
+            (
+                r#"{"a": [], "id": {}}"#,
+                r#"the property "a" is a list, and the schema of the stream declares an object"#,
+            ),
+            (
+                r#"{"either": 1}"#,
+                r#"the property "either" is a number, and the schema of the stream declares a boolean or a text"#,
+            ),
+        ] {
+            let found = converted(&schema, record).mismatch.map(|mismatch| mismatch.to_string());
+            assert_eq!(found.as_deref(), Some(error), "{record}");
+        }
+        for valid in [
+            r#"{"id": null, "d": null, "a": null, "either": null}"#,
+            r#"{"id": 5.0, "d": 5, "a": {"b": [null]}, "free": [], "other": {}, "either": "x"}"#,
+            r#"{"id": 123456789012345678901234567890, "d": 1e400}"#,
+        ] {
+            assert_eq!(converted(&schema, valid).mismatch, None, "{valid}");
+        }
+        for (text, value) in [("5.0", Value::Int(5)), ("-1.20e2", Value::Int(-120)), ("0.0", Value::Int(0))] {
+            assert_eq!(one(&json!({"type": "integer"}), text), value);
+        }
+        assert_eq!(one(&json!({"type": "integer"}), "1e300"), Value::from("1e300"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Types of values, as the JSON schema of a SCHEMA message declares them.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use anabranch_record::text::Str;
 use serde_json::Value;
@@ -17,8 +18,23 @@ pub(crate) struct DeclaredType {
     pub(crate) text: Option<TextType>,
     pub(crate) list: Option<Box<DeclaredType>>,
     pub(crate) object: Option<Properties>,
-    /// See [`DeclaredType::is_plain`].
-    is_plain: bool,
+}
+
+impl fmt::Display for DeclaredType {
+    /// Writes the types as a phrase: `an integer or a text`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types = [
+            (self.boolean, "a boolean"),
+            (self.integer.is_some(), "an integer"),
+            (self.number.is_some(), "a number"),
+            (self.text.is_some(), "a text"),
+            (self.list.is_some(), "a list"),
+            (self.object.is_some(), "an object"),
+        ];
+        let declared: Vec<&str> =
+            types.into_iter().filter_map(|(is_declared, name)| is_declared.then_some(name)).collect();
+        f.write_str(&declared.join(" or "))
+    }
 }
 
 /// The range of an integer.
@@ -72,35 +88,27 @@ impl Properties {
 }
 
 impl DeclaredType {
-    /// Returns `true` if values keep the form that their JSON has without a declaration.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.is_plain
-    }
-
     /// Returns `true` if nothing is declared.
     pub(crate) fn is_unknown(&self) -> bool {
-        let DeclaredType { boolean, integer, number, text, list, object, is_plain: _ } = self;
+        let DeclaredType { boolean, integer, number, text, list, object } = self;
         !boolean && integer.is_none() && number.is_none() && text.is_none() && list.is_none() && object.is_none()
     }
 
     fn of(schema: &Value, depth: usize) -> DeclaredType {
         let mut declared = DeclaredType::default();
-        if let Some(depth) = depth.checked_sub(1) {
-            declared.add(schema, depth);
+        match depth.checked_sub(1).is_some_and(|depth| declared.add(schema, depth)) {
+            true => declared,
+            false => DeclaredType::default(),
         }
-        declared.is_plain = declared.integer.is_none()
-            && declared.number.is_none()
-            && declared.text != Some(TextType::DateTime)
-            && declared.list.as_ref().is_none_or(|items| items.is_plain)
-            && declared.object.as_ref().is_none_or(|properties| properties.0.values().all(|of| of.is_plain));
-        declared
     }
 
-    fn add(&mut self, schema: &Value, depth: usize) {
+    /// Adds the types of a schema. Returns `false` if it admits values of other types.
+    fn add(&mut self, schema: &Value, depth: usize) -> bool {
+        let mut are_typed = None;
         for alternatives in ["anyOf", "oneOf"] {
             for alternative in schema[alternatives].as_array().into_iter().flatten() {
-                let Some(depth) = depth.checked_sub(1) else { return };
-                self.add(alternative, depth);
+                let is_typed = depth.checked_sub(1).is_some_and(|depth| self.add(alternative, depth));
+                are_typed = Some(are_typed.unwrap_or(true) && is_typed);
             }
         }
         let kinds = match &schema["type"] {
@@ -108,21 +116,27 @@ impl DeclaredType {
             Value::Array(kinds) => kinds.as_slice(),
             _ if schema["properties"].is_object() => {
                 self.object = Some(properties(schema, depth));
-                return;
+                return true;
             }
-            _ => return,
+            _ => return are_typed.unwrap_or(false),
         };
-        for kind in kinds.iter().filter_map(Value::as_str) {
-            match kind {
-                "boolean" => self.boolean = true,
-                "integer" => self.integer = Some(integer(schema)),
-                "number" => self.number = Some(number(schema)),
-                "string" => self.text = Some(text(schema)),
-                "array" => self.list = Some(Box::new(DeclaredType::of(&schema["items"], depth))),
-                "object" => self.object = Some(properties(schema, depth)),
-                _ => {}
-            }
+        // Not `all`, which stops at the first unknown type.
+        kinds.iter().filter(|kind| !self.add_kind(kind.as_str().unwrap_or_default(), schema, depth)).count() == 0
+    }
+
+    /// Adds a type of a schema. Returns `false` if it is not one of JSON schemas.
+    fn add_kind(&mut self, kind: &str, schema: &Value, depth: usize) -> bool {
+        match kind {
+            "null" => {}
+            "boolean" => self.boolean = true,
+            "integer" => self.integer = Some(integer(schema)),
+            "number" => self.number = Some(number(schema)),
+            "string" => self.text = Some(text(schema)),
+            "array" => self.list = Some(Box::new(DeclaredType::of(&schema["items"], depth))),
+            "object" => self.object = Some(properties(schema, depth)),
+            _ => return false,
         }
+        true
     }
 }
 
@@ -185,10 +199,12 @@ mod tests {
         }
         let nested = json!({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "object",
             "properties": {"at": {"type": ["string"], "format": "date-time"}}}}, "b": {"type": "string"}}});
-        assert!(!declared(&nested).is_plain());
-        let properties = Properties::of(&nested);
-        assert!(properties.get("b").unwrap().1.is_plain());
-        assert_eq!(properties.iter().len(), 2);
+        assert_eq!(Properties::of(&nested).iter().len(), 2);
+        let constrained = json!({"type": ["null", "object"], "anyOf": [{"required": ["a"]}, {"required": ["b"]}]});
+        assert_eq!(declared(&constrained).to_string(), "an object");
+        for open in [json!({"anyOf": [{"type": "string"}, {"$ref": "#/x"}]}), json!({"type": ["string", "any"]})] {
+            assert!(declared(&open).is_unknown(), "{open}");
+        }
     }
 
     #[test]
@@ -197,6 +213,10 @@ mod tests {
         for _ in 0..100 {
             schema = json!({"type": "object", "properties": {"a": schema}});
         }
-        assert!(declared(&schema).is_plain());
+        let mut deepest = declared(&schema);
+        while let Some((_, inner)) = deepest.object.as_ref().and_then(|properties| properties.get("a")) {
+            deepest = inner.clone();
+        }
+        assert!(deepest.is_unknown());
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anabranch_plugin::parameters::Choice;
 use anabranch_plugin::schema::{SchemaKind, SchemaRegistry};
 use anabranch_plugin::source::Read;
+use anabranch_record::code::Code;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::Partition;
 use anabranch_record::metadata::{Metadata, key};
@@ -136,7 +137,10 @@ impl MessageDecoder {
             OutputLine::Whole(line) => line,
             OutputLine::TooLong { head, bytes } => return self.too_long(head, *bytes, number),
         };
-        let message = message::parse(line).map_err(|error| self.refusal(line, number, &error))?;
+        let message = match message::parse(line) {
+            Ok(message) => message,
+            Err(error) => return self.unparsed(line, number, &error),
+        };
         match message {
             TapMessage::Record(message) => self.record(&message, number, records),
             TapMessage::State(state) => {
@@ -210,29 +214,27 @@ impl MessageDecoder {
 
     fn record(&mut self, message: &RecordMessage<'_>, number: u64, records: &mut Vec<Record>) -> Result<(), Fault> {
         let Some(stream) = self.streams.get_mut(&*message.stream) else {
-            let text = format!("wrote a record of the stream {:?} before its schema (line {number})", message.stream);
-            return Err(self.tap.fatal(codes::TAP_SCHEMA_MISSING, &text));
+            return Err(self.tap.unknown_stream(&message.stream, number));
         };
-        let converted = match convert::record(message.record, &stream.properties) {
+        let Some(raw) = message.record else {
+            return self.invalid(message, number, &"wrote a RECORD message without a record");
+        };
+        let converted = match convert::record(raw, &stream.properties) {
             Ok(converted) => converted,
             Err(error) => {
-                let mut record = Record::at(self.place.partial().clone());
-                record.metadata = stream.metadata_of(message, false);
-                record.payload.after = Data::from(message.record.get());
-                let text = format!("wrote a record that is not valid (line {number}): {error}");
-                let fault = self.tap.fault(FaultClass::Record, codes::TAP_RECORD_INVALID, &text);
-                self.failed = Some((Box::new(record), fault));
-                return Ok(());
+                return self.invalid(message, number, &format_args!("wrote a record that is not valid: {error}"));
             }
         };
-        let Converted { fields, is_declared } = converted;
-        let mut record = Record::at(self.place.partial().clone());
-        record.metadata = stream.metadata_of(message, is_declared);
-        record.operation = self.options.operation;
-        let (found, missing) = stream.key_of(&fields);
+        let Converted { fields, is_declared, mismatch } = converted;
+        let (found, flaw) = stream.key_of(&fields);
         let is_deleted = self.options.deleted_at.as_ref().and_then(|name| fields.get(name));
         let is_deleted = is_deleted.is_some_and(|at| *at != Value::Null) && !found.is_empty();
-        let missing = missing.cloned();
+        let flaw = flaw.map(|flaw| (codes::TAP_KEY_MISSING, flaw)).or_else(|| {
+            mismatch.map(|mismatch| (codes::TAP_TYPE_MISMATCH, format!("wrote a record that is not valid: {mismatch}")))
+        });
+        let mut record = Record::at(self.place.partial().clone());
+        record.metadata = stream.metadata_of(message, is_declared && flaw.is_none());
+        record.operation = self.options.operation;
         if !found.is_empty() {
             record.key = Data::from(found);
         }
@@ -244,15 +246,47 @@ impl MessageDecoder {
             }
             false => record.payload.after = Data::from(fields),
         }
-        match missing {
+        match flaw {
             None => records.push(record),
-            Some(name) => {
-                let text = format!("wrote a record without the property {name:?} of its key (line {number})");
-                let fault = self.tap.fault(FaultClass::Record, codes::TAP_KEY_MISSING, &text);
-                self.failed = Some((Box::new(record), fault));
-            }
+            Some((code, flaw)) => self.fail(record, code, number, &flaw),
         }
         Ok(())
+    }
+
+    /// Fails a record whose message is not valid. Its data is the text of the message, if there is one.
+    ///
+    /// # Errors
+    /// The stream has no schema yet.
+    fn invalid(&mut self, message: &RecordMessage<'_>, number: u64, what: &dyn std::fmt::Display) -> Result<(), Fault> {
+        let Some(stream) = self.streams.get_mut(&*message.stream) else {
+            return Err(self.tap.unknown_stream(&message.stream, number));
+        };
+        let mut record = Record::at(self.place.partial().clone());
+        record.metadata = stream.metadata_of(message, false);
+        if let Some(raw) = message.record {
+            record.payload.after = Data::from(raw.get());
+        }
+        self.fail(record, codes::TAP_RECORD_INVALID, number, what);
+        Ok(())
+    }
+
+    fn fail(&mut self, record: Record, code: Code, number: u64, what: &dyn std::fmt::Display) {
+        let fault = self.tap.fault(FaultClass::Record, code, &format_args!("{what} (line {number})"));
+        self.failed = Some((Box::new(record), fault));
+    }
+
+    /// Fails the record of a line that is not JSON only because of numbers such as NaN, which Python writes.
+    ///
+    /// # Errors
+    /// The line is not a message for another reason.
+    fn unparsed(&mut self, line: &[u8], number: u64, error: &MessageError) -> Result<(), Fault> {
+        if let Some((word, text)) = message::without_unreal_numbers(line)
+            && let Ok(TapMessage::Record(message)) = message::parse(&text)
+        {
+            let what = format!("wrote a record with {word}, which is not a number in JSON");
+            return self.invalid(&message, number, &what);
+        }
+        Err(self.refusal(line, number, error))
     }
 
     fn too_long(&mut self, head: &[u8], bytes: u64, number: u64) -> Result<(), Fault> {
@@ -316,11 +350,16 @@ fn quoted(line: &[u8]) -> String {
 }
 
 impl TapStream {
-    /// Returns the key of a record, and a property of the key that the record lacks.
-    fn key_of(&self, fields: &Object) -> (Object, Option<&Str>) {
-        let missing = self.key.iter().find(|name| !fields.contains_key(name));
-        let found = self.key.iter().filter_map(|name| Some((name.clone(), fields.get(name)?.clone())));
-        (Object::from_entries(found.collect()), missing)
+    /// Returns the key of a record without nulls, and a phrase about a property that a complete key needs.
+    fn key_of(&self, fields: &Object) -> (Object, Option<String>) {
+        let flaw = self.key.iter().find_map(|name| match fields.get(name) {
+            None => Some(format!("wrote a record without the property {name:?} of its key")),
+            Some(Value::Null) => Some(format!("wrote a record with null in the property {name:?} of its key")),
+            Some(_) => None,
+        });
+        let value = |name: &Str| fields.get(name).filter(|value| **value != Value::Null).cloned();
+        let found = self.key.iter().filter_map(|name| Some((name.clone(), value(name)?)));
+        (Object::from_entries(found.collect()), flaw)
     }
 
     fn metadata_of(&mut self, message: &RecordMessage<'_>, is_declared: bool) -> Metadata {

@@ -45,7 +45,7 @@ pub fn register(registry: &mut Registry, supervisor: Option<Vec<OsString>>) {
 pub mod untrusted {
     use crate::catalog::TapCatalog;
     use crate::declared::Properties;
-    use crate::message::{TapMessage, parse};
+    use crate::message::{TapMessage, parse, without_unreal_numbers};
     use crate::output::{LineBuffer, OutputLine};
     use crate::{avro, convert, log, place};
 
@@ -58,14 +58,17 @@ pub mod untrusted {
             while let Some(line) = lines.line() {
                 let OutputLine::Whole(line) = line else { continue };
                 match parse(line) {
-                    Ok(TapMessage::Record(message)) => drop(convert::record(message.record, &properties)),
+                    Ok(TapMessage::Record(message)) => {
+                        drop(message.record.map(|record| convert::record(record, &properties)));
+                    }
                     Ok(TapMessage::Schema(message)) => {
                         properties = Properties::of(&message.schema);
                         avro::payload(&properties);
                         avro::key(&properties, &message.key);
                     }
                     Ok(TapMessage::State(state)) => drop(place::StatePlace::new(Some(state.to_owned()))),
-                    Ok(TapMessage::ActivateVersion { .. }) | Err(_) => {}
+                    Ok(TapMessage::ActivateVersion { .. }) => {}
+                    Err(_) => drop(without_unreal_numbers(line)),
                 }
             }
         }

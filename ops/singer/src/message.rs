@@ -20,7 +20,8 @@ pub(crate) enum TapMessage<'a> {
 #[derive(Debug)]
 pub(crate) struct RecordMessage<'a> {
     pub(crate) stream: Cow<'a, str>,
-    pub(crate) record: &'a RawValue,
+    /// `None` if the message lacks it, or if it is null.
+    pub(crate) record: Option<&'a RawValue>,
     pub(crate) version: Option<Number>,
     pub(crate) time_extracted: Option<Cow<'a, str>>,
 }
@@ -88,7 +89,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<TapMessage<'_>, MessageError> {
     match &*members.kind {
         "RECORD" => Ok(TapMessage::Record(RecordMessage {
             stream: members.stream.ok_or(lacks("RECORD", "stream"))?.0,
-            record: members.record.ok_or(lacks("RECORD", "record"))?,
+            record: members.record,
             version: members.version,
             time_extracted: members.time_extracted.map(|text| text.0),
         })),
@@ -117,16 +118,66 @@ pub(crate) fn begins_record(head: &[u8]) -> bool {
     rest.trim_start().strip_prefix(':').is_some_and(|rest| rest.trim_start().starts_with("\"RECORD\""))
 }
 
+/// Finds a number that JSON lacks, as Python writes it: NaN, Infinity or -Infinity. Returns it with the line in which all
+/// such numbers are texts. O(length).
+pub(crate) fn without_unreal_numbers(line: &[u8]) -> Option<(&'static str, Vec<u8>)> {
+    const UNREAL: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
+    let mut out = Vec::new();
+    let (mut first, mut kept, mut at) = (None, 0, 0);
+    while at < line.len() {
+        match UNREAL.into_iter().find(|word| line[at..].starts_with(word.as_bytes())) {
+            _ if line[at] == b'"' => at = end_of_text(line, at),
+            Some(word) => {
+                first = first.or(Some(word));
+                out.extend_from_slice(&line[kept..at]);
+                out.push(b'"');
+                out.extend_from_slice(word.as_bytes());
+                out.push(b'"');
+                at += word.len();
+                kept = at;
+            }
+            None => at += 1,
+        }
+    }
+    out.extend_from_slice(&line[kept..]);
+    first.map(|first| (first, out))
+}
+
+/// Returns the offset after a text in JSON that begins at `start`.
+pub(crate) fn end_of_text(json: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(found) = json.get(at..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        at += found;
+        match json[at] {
+            b'"' => return at + 1,
+            _ => at += 2,
+        }
+    }
+    json.len()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_json_lacks_become_texts() {
+        let line = br#"{"a": NaN, "NaN": "Infinity \" NaN", "b": [-Infinity, Infinity]}"#;
+        let (first, text) = without_unreal_numbers(line).unwrap();
+        assert_eq!(first, "NaN");
+        let expected = r#"{"a": "NaN", "NaN": "Infinity \" NaN", "b": ["-Infinity", "Infinity"]}"#;
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+        for other in [&br#"{"a": "NaN"}"#[..], b"", b"\"NaN", b"\"\\"] {
+            assert_eq!(without_unreal_numbers(other), None);
+        }
+    }
 
     #[test]
     fn messages_have_their_members() {
         let line = br#"{"type": "RECORD", "stream": "a\u0062", "record": {"id": 1.50}, "version": 1700000000000,
             "time_extracted": "2024-01-02T03:04:05Z", "other": []}"#;
         let Ok(TapMessage::Record(record)) = parse(line) else { panic!() };
-        assert_eq!((&*record.stream, record.record.get()), ("ab", r#"{"id": 1.50}"#));
+        assert_eq!((&*record.stream, record.record.map(RawValue::get)), ("ab", Some(r#"{"id": 1.50}"#)));
         assert_eq!(record.version, Some(1_700_000_000_000u64.into()));
         assert_eq!(record.time_extracted.as_deref(), Some("2024-01-02T03:04:05Z"));
         let Ok(TapMessage::Schema(schema)) =
@@ -149,7 +200,7 @@ mod tests {
             ("[\"STATE\", null, null, {}]", MessageError::NotAMessage(1)),
             ("7", MessageError::NotAMessage(1)),
             (r#"{"stream": "a"}"#, MessageError::NotAMessage(15)),
-            (r#"{"type": "RECORD", "stream": "a"}"#, MessageError::Incomplete("RECORD", "record")),
+            (r#"{"type": "RECORD"}"#, MessageError::Incomplete("RECORD", "stream")),
             (r#"{"type": "STATE"}"#, MessageError::Incomplete("STATE", "value")),
             (r#"{"type": "BATCH", "stream": "a"}"#, MessageError::Unsupported("BATCH".to_owned())),
         ] {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::parameters::shared::{Inference, SourceBatching};
 use anabranch_plugin::parameters::{Argument, ByteSize, Parameters, declared};
+use anabranch_plugin::secret::forms;
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Operation;
 use anabranch_record::text::Str;
@@ -35,8 +36,8 @@ pub(crate) struct SingerOptions {
     /// Working directory of the tap. By default, that of the service.
     directory: Option<PathBuf>,
     /// Environment variable of the tap, in addition to those of the service. The variables ANABRANCH_* of the service are
-    /// not passed on.
-    environment: BTreeMap<Str, Str>,
+    /// not passed on. A variable whose name is that of a credential, such as `environment.API_TOKEN`, is secret.
+    environment: BTreeMap<Str, Argument<Str>>,
     /// Configuration of the tap as JSON text.
     #[parameter(secret)]
     config: Argument<Option<Str>>,
@@ -107,6 +108,15 @@ pub(crate) fn configure(
         findings.push(options.arguments.invalid("a quote is not closed"));
         Vec::new()
     });
+    for (name, value) in &options.environment {
+        if name.contains(['=', '\0']) {
+            findings.push(value.invalid("the name of an environment variable must not contain `=` or NUL"));
+        } else if value.text().contains('\0') {
+            findings.push(value.invalid("the value of an environment variable must not contain NUL"));
+        }
+    }
+    let of_environment = options.environment.values().flat_map(Argument::secrets);
+    let secrets: Vec<Str> = of_environment.chain(options.arguments.secrets()).collect();
     let mut noted = |found: Diagnostics| findings.0.extend(found);
     let config = TapConfig::new(&options.config, &options.members.members).map_err(&mut noted).ok();
     let catalog = match &*options.catalog {
@@ -136,7 +146,8 @@ pub(crate) fn configure(
         program: options.command.into_value(),
         arguments,
         directory: options.directory,
-        environment: options.environment,
+        environment: options.environment.into_iter().map(|(name, value)| (name, value.into_value())).collect(),
+        secrets: forms(secrets.into_iter().chain(config.secrets().iter().cloned())),
         config,
         catalog,
         catalog_argument: options.catalog_argument,

@@ -49,6 +49,10 @@ impl Source for SingerSource {
         false
     }
 
+    fn resumes_only(&self) -> Option<&'static str> {
+        Some("after the last STATE message of the tap")
+    }
+
     fn shape(&self) -> RecordShape {
         let mut metadata = Keys::any();
         metadata.insert(key::COLLECTION);

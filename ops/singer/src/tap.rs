@@ -57,6 +57,8 @@ pub(crate) struct Tap {
     pub(crate) directory: Option<PathBuf>,
     pub(crate) environment: BTreeMap<Str, Str>,
     pub(crate) config: TapConfig,
+    /// Texts to mask in everything that the tap writes to its log.
+    pub(crate) secrets: Vec<Str>,
     pub(crate) catalog: StoredCatalog,
     pub(crate) catalog_argument: CatalogArgument,
     pub(crate) selection: StreamSelection,
@@ -146,20 +148,20 @@ impl Tap {
 
     async fn catalog(&self, origin: &TapOwner) -> Result<TapCatalog, Fault> {
         let invalid = |what: &str, error: &dyn std::fmt::Display| {
-            self.fatal(codes::TAP_CATALOG, &format!("{what} cannot be used: {error}"))
+            self.fatal(codes::TAP_CATALOG_INVALID, &format!("{what} that cannot be used: {error}"))
         };
         match &self.catalog {
             StoredCatalog::Text(text) => {
-                TapCatalog::parse(text.as_bytes()).map_err(|error| invalid("its catalogue", &error))
+                TapCatalog::parse(text.as_bytes()).map_err(|error| invalid("has a catalogue", &error))
             }
             StoredCatalog::File(path) => {
-                let what = format!("its catalogue {path}");
+                let what = format!("has a catalogue {path}");
                 let text = tokio::fs::read(path.as_str()).await.map_err(|error| invalid(&what, &error))?;
                 TapCatalog::parse(&text).map_err(|error| invalid(&what, &error))
             }
             StoredCatalog::Discovered => {
                 let text = self.discover(origin.clone()).await?;
-                TapCatalog::parse(&text).map_err(|error| invalid("the catalogue that it discovered", &error))
+                TapCatalog::parse(&text).map_err(|error| invalid("discovered a catalogue", &error))
             }
         }
     }
@@ -237,7 +239,7 @@ impl Tap {
             let stdout = starting.stdout().ok_or(io::ErrorKind::BrokenPipe)?;
             let output = TapOutput::new(stdout, limit)?;
             if let Some(stderr) = starting.stderr() {
-                let (mut log_format, secrets) = (TapLog::default(), self.config.secrets().to_vec());
+                let (mut log_format, secrets) = (TapLog::default(), self.secrets.clone());
                 let plugin = self.program.clone();
                 starting.listen("tap-err", stderr, move |line, said| {
                     if let Some(mut line) = log_format.parse(line) {
@@ -276,6 +278,12 @@ impl Tap {
         self.fault(FaultClass::Transient, codes::TAP_START_FAILED, &text)
     }
 
+    /// Builds the fault of a record without a schema.
+    pub(crate) fn unknown_stream(&self, stream: &str, number: u64) -> Fault {
+        let text = format!("wrote a record of the stream {stream:?} before its schema (line {number})");
+        self.fatal(codes::TAP_SCHEMA_MISSING, &text)
+    }
+
     pub(crate) fn fatal(&self, code: Code, what: &dyn std::fmt::Display) -> Fault {
         self.fault(FaultClass::Fatal, code, what)
     }
@@ -283,7 +291,7 @@ impl Tap {
     /// Builds a fault of this tap, without credentials.
     pub(crate) fn fault(&self, class: FaultClass, code: Code, what: &dyn std::fmt::Display) -> Fault {
         let text = format!("the tap {} {what}", self.program);
-        Fault::new(class, code, mask(&text, self.config.secrets()))
+        Fault::new(class, code, mask(&text, &self.secrets))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt, FileTypeExt as _, MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,9 @@ use super::STORE_MAGIC;
 use super::file_rotation::FileRotation;
 use super::frame::Frame;
 use super::intent::{HEADER, Intent, Intents};
+
+/// The path of standard output.
+pub(super) const STANDARD_OUTPUT: &str = "/dev/stdout";
 
 /// A file that is open for appending.
 #[derive(Debug)]
@@ -78,6 +82,11 @@ impl Appender {
             Err(e) => return Err(e),
         };
         let (path, mut warnings) = (path.to_owned(), Vec::new());
+        if path == Path::new(STANDARD_OUTPUT) {
+            // If a file is opened again, the records are written from its start, over the output of others.
+            let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+            return Ok(Appender { path, file: Arc::new(file), sync, regular: None, warnings });
+        }
         if found.as_ref().is_some_and(|found| !found.is_file()) {
             // Opening a directory fails here, and so does opening a pipe without a reader.
             let flags = OFlags::NONBLOCK.bits().cast_signed();
@@ -92,7 +101,7 @@ impl Appender {
             // The running service holds a lock on its state store: fail here instead of waiting for it.
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a state store: set another path"));
         }
-        // Resolves links, such as /dev/stdout.
+        // Resolves links.
         let real = fs::canonicalize(&path)?;
         if found.is_none() && sync {
             File::open(real.parent().unwrap_or(Path::new("/")))?.sync_all()?;

@@ -62,6 +62,16 @@ impl ContentPosition {
         ContentPosition { identity, born, trail: trail(&[]), ..ContentPosition::default() }
     }
 
+    /// Returns the place before the first row of a table of `len` bytes, of which `start` are the first bytes, as many as
+    /// there are or at least [`HEAD`], and `end` the last ones, as many as there are or at least [`TRAIL`]. Every place in a
+    /// table is at the end of its bytes: only the number of records differs.
+    pub(super) fn of_table((identity, born): (u32, u64), len: u64, start: &[u8], end: &[u8]) -> Self {
+        let mut place = ContentPosition { offset: len, ..ContentPosition::start(identity, born) };
+        place.head.feed(&start[..start.len().min(HEAD)]);
+        place.trail = trail(end);
+        place
+    }
+
     /// Moves past a piece of content: the last `len` bytes of `seen`, before which at least [`TRAIL`] bytes or the start
     /// of the file are in `seen`.
     #[inline]

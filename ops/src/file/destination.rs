@@ -1,7 +1,9 @@
-//! The `file` destination: one line per record, appended.
+//! The `file` destination: one line per record, appended; or Parquet files.
 
 mod open_files;
 mod output_path;
+#[cfg(feature = "parquet")]
+mod tables;
 
 use std::fs;
 use std::io;
@@ -15,11 +17,16 @@ use async_trait::async_trait;
 use anabranch_plugin::destination::{
     Delivered, Destination, DestinationKind, Retry, Verdicts, Write, WritePolicy, Writer,
 };
+#[cfg(feature = "parquet")]
+use anabranch_plugin::diagnostic::Diagnostic;
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::Flow;
+use anabranch_plugin::format::parquet::ParquetSettings;
 use anabranch_plugin::format::{FormatSettings, RecordFormat};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
+#[cfg(feature = "parquet")]
+use anabranch_plugin::parameters::ByteSize;
 use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Record;
@@ -50,10 +57,14 @@ struct Settings {
     /// out/{{ index .Metadata "recfmt.collection" }}.ndjson; missing directories are created. - is standard output.
     #[parameter(takes_templates)]
     path: Argument<PathBuf>,
+    /// Format of the files: lines (the records and the delimiter, appended to the file) or parquet (each write is a
+    /// complete Parquet file, whose name is path with a hash of the records before the ending).
+    #[parameter(default = "lines")]
+    format: Argument<OutputFormat>,
     /// When a record counts as delivered: process (it is written to the file and survives a crash of the service) or
     /// disk (it is also synced and survives a power failure).
     #[parameter(default = "process")]
-    durability: Durability,
+    durability: Argument<Durability>,
     /// Compression of the file: none, gzip or zstd. Each write appends a complete member.
     #[parameter(default = "none")]
     compression: Argument<OutputCompression>,
@@ -65,8 +76,21 @@ struct Settings {
     /// Maximum number of files that are open at the same time, if path is a template.
     #[parameter(default = 128, greater_than = 0)]
     max_open_files: usize,
+    #[parameter(nested)]
+    parquet: ParquetSettings,
     #[parameter(flatten)]
-    format: FormatSettings,
+    records: FormatSettings,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum OutputFormat {
+    Lines,
+    Parquet,
+}
+
+impl Choice for OutputFormat {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("lines", OutputFormat::Lines), ("parquet", OutputFormat::Parquet)];
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -92,6 +116,12 @@ impl Choice for OutputCompression {
 }
 
 fn configure(settings: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
+    if *settings.format == OutputFormat::Parquet {
+        return parquet(&settings);
+    }
+    if let Some(finding) = settings.parquet.unused() {
+        return Err(finding.into());
+    }
     let path = OutputPath::new(&settings.path)?;
     let delimiter = match settings.delimiter.is_empty() {
         true => Vec::new(),
@@ -99,7 +129,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
     };
     Ok(Arc::new(ConfiguredFile {
         options: WriteOptions {
-            sync: settings.durability == Durability::Disk,
+            sync: *settings.durability == Durability::Disk,
             codec: settings.compression.0,
             rotation: settings.rotate,
             delimiter,
@@ -107,9 +137,48 @@ fn configure(settings: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
             creates_directories: matches!(path, OutputPath::ByRecord(_)),
         },
         path,
-        format: Arc::new(RecordFormat::new(&settings.format)?),
+        format: Arc::new(RecordFormat::new(&settings.records)?),
         opened: AtomicBool::new(false),
     }))
+}
+
+/// Returns the destination that writes Parquet files.
+#[cfg(feature = "parquet")]
+fn parquet(settings: &Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
+    let mut findings = Diagnostics::new();
+    let mut refuse = |finding: Diagnostic, hint: &str| findings.push(finding.with_hint(hint));
+    if settings.compression.0.is_some() {
+        let finding = settings.compression.invalid("a Parquet file is not compressed as a whole");
+        refuse(finding, "set parquet.compression");
+    }
+    if settings.delimiter.is_given() {
+        refuse(settings.delimiter.invalid("the records of a Parquet file have no delimiter"), "remove it");
+    }
+    if *settings.durability == Durability::Process && settings.durability.is_given() {
+        refuse(settings.durability.invalid("a Parquet file is always synced before its records count"), "remove it");
+    }
+    let path = match OutputPath::new(&settings.path) {
+        Ok(OutputPath::One(path)) if path.starts_with("/dev") => {
+            refuse(settings.path.invalid("a Parquet file needs a directory, not a device"), "name a file");
+            None
+        }
+        Ok(path) => Some(path),
+        Err(found) => {
+            findings.0.extend(found);
+            None
+        }
+    };
+    let layout = settings.parquet.layout(&settings.records).map_err(|found| findings.0.extend(found)).ok();
+    let (Some(path), Some(layout), false) = (path, layout, findings.has_errors()) else { return Err(findings) };
+    let limits =
+        tables::FileLimits { bytes: settings.rotate.bytes.map(ByteSize::to_usize), interval: settings.rotate.interval };
+    Ok(Arc::new(tables::ConfiguredTables::new(path, layout, limits)))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet(settings: &Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
+    let (what, hint) = super::table::LEFT_OUT;
+    Err(settings.format.invalid(what).with_hint(hint).into())
 }
 
 struct ConfiguredFile {

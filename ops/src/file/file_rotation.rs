@@ -14,12 +14,14 @@ const MOST_IN_A_SECOND: u32 = 10_000;
 #[derive(Clone, Debug, Parameters)]
 pub(super) struct FileRotation {
     /// Size from which the file is moved away: `app.log` to `app.20261128-120301.log`. The next records go to a new file.
-    /// By default the size does not matter.
+    /// By default the size does not matter. With the format parquet: size of the records in memory of which a file is
+    /// made, 32MiB by default.
     #[parameter(greater_than = 0)]
-    bytes: Option<ByteSize>,
-    /// Age from which the file is moved away, at the next write. By default the age does not matter.
+    pub(super) bytes: Option<ByteSize>,
+    /// Age from which the file is moved away, at the next write. By default the age does not matter. With the format
+    /// parquet: time for which the first record of a file waits for others, 10s by default.
     #[parameter(greater_than = 0)]
-    interval: Option<Duration>,
+    pub(super) interval: Option<Duration>,
 }
 
 impl FileRotation {
@@ -48,7 +50,8 @@ impl FileRotation {
     pub(super) fn move_away(&self, path: &Path) -> io::Result<()> {
         let now = chrono::DateTime::<chrono::Utc>::from(SystemTime::now()).format("%Y%m%d-%H%M%S").to_string();
         for number in 0..MOST_IN_A_SECOND {
-            let target = moved_name(path, &now, number);
+            let number = if number > 0 { format!("-{number}") } else { String::new() };
+            let target = named_with(path, &format!("{now}{number}"));
             if fs::symlink_metadata(&target).is_ok() {
                 continue;
             }
@@ -58,14 +61,13 @@ impl FileRotation {
     }
 }
 
-/// Returns `app.TIME.log` for `app.log`, or `app.TIME-NUMBER.log`.
-fn moved_name(path: &Path, time: &str, number: u32) -> PathBuf {
+/// Returns `app.TEXT.log` for `app.log`.
+pub(super) fn named_with(path: &Path, text: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // A leading dot belongs to the name.
     let dot = name.char_indices().skip(1).find(|(_, c)| *c == '.').map_or(name.len(), |(at, _)| at);
     let (stem, endings) = name.split_at(dot);
-    let number = if number > 0 { format!("-{number}") } else { String::new() };
-    path.with_file_name(format!("{stem}.{time}{number}{endings}"))
+    path.with_file_name(format!("{stem}.{text}{endings}"))
 }
 
 #[cfg(test)]
@@ -74,10 +76,10 @@ mod tests {
 
     #[test]
     fn the_time_is_in_the_name_and_no_file_is_replaced() {
-        let name = |path: &str, number| moved_name(Path::new(path), "T", number).display().to_string();
-        assert_eq!(name("a/app.log", 0), "a/app.T.log");
-        assert_eq!(name("app.ndjson.gz", 2), "app.T-2.ndjson.gz");
-        assert_eq!((name("app", 0), name(".app", 0)), ("app.T".to_owned(), ".app.T".to_owned()));
+        let name = |path: &str, text: &str| named_with(Path::new(path), text).display().to_string();
+        assert_eq!(name("a/app.log", "T"), "a/app.T.log");
+        assert_eq!(name("app.ndjson.gz", "T-2"), "app.T-2.ndjson.gz");
+        assert_eq!((name("app", "T"), name(".app", "T")), ("app.T".to_owned(), ".app.T".to_owned()));
         let directory = tempfile::tempdir().unwrap();
         let rotation = FileRotation { bytes: Some(ByteSize(1)), interval: None };
         for n in 0..5 {

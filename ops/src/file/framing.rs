@@ -32,6 +32,9 @@ pub(super) enum Framing {
     Json,
     /// The file is one record.
     Whole,
+    /// Each row of a Parquet file is a record. The bytes of the file do not show the boundaries of records.
+    #[cfg_attr(not(feature = "parquet"), expect(dead_code, reason = "the settings refuse it"))]
+    Parquet,
 }
 
 /// A piece at the start of unread content.
@@ -107,7 +110,7 @@ impl Framer {
             },
             Framing::Csv(dialect) => self.csv.row_end(bytes, *dialect).map(|end| csv::row(bytes, end, end + 1)),
             Framing::Json => self.json.next(bytes),
-            Framing::Whole => None,
+            Framing::Whole | Framing::Parquet => None,
         };
         if frame.is_some() {
             self.end_record();
@@ -135,7 +138,7 @@ impl Framer {
             }
             Framing::Csv(_) => csv::row(bytes, bytes.len(), bytes.len()),
             Framing::Json => self.json.last(bytes),
-            Framing::Lines | Framing::Delimiter(_) | Framing::Whole => all,
+            Framing::Lines | Framing::Delimiter(_) | Framing::Whole | Framing::Parquet => all,
         };
         self.end_record();
         Some(frame)

@@ -18,7 +18,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use anabranch_plugin::diagnostic::Diagnostics;
-use anabranch_plugin::flow::{Keys, RecordShape, Shape};
+use anabranch_plugin::flow::{Fields, Keys, RecordShape, Shape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::shared;
@@ -231,7 +231,11 @@ impl Source for ConfiguredFile {
         if self.format.has_header {
             keys.push(key::FILE_HEADER);
         }
-        RecordShape { metadata: Keys::of(keys), ..RecordShape::create(Shape::PLAIN, Shape::RAW) }
+        let payload = match self.format.framing {
+            Framing::Parquet => Shape::structured(Fields::any()),
+            _ => Shape::RAW,
+        };
+        RecordShape { metadata: Keys::of(keys), ..RecordShape::create(Shape::PLAIN, payload) }
     }
 
     async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {

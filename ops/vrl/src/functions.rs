@@ -1,8 +1,10 @@
 //! The functions of programs: those of the library that need neither the network, the environment nor files, some of
 //! them with limits.
 
+pub(crate) mod assigned;
 mod decompression;
 mod limits;
+mod log;
 pub(crate) mod multiply;
 mod wrapped;
 
@@ -16,8 +18,8 @@ pub(crate) use limits::MostBytes;
 pub(crate) fn all() -> &'static [Box<dyn Function>] {
     static ALL: LazyLock<Vec<Box<dyn Function>>> = LazyLock::new(|| {
         limits::limit_back_tracking();
-        let library = vrl::stdlib::all().into_iter().map(wrapped::limited);
-        library.chain([Box::new(multiply::Multiply) as Box<dyn Function>]).collect()
+        let library = vrl::stdlib::all().into_iter().map(wrapped::adapted);
+        library.chain([Box::new(multiply::Multiply) as Box<dyn Function>, Box::new(assigned::Assigned)]).collect()
     });
     &ALL
 }

@@ -115,11 +115,13 @@ fn fields_of(collection: &Collection<vrl::value::kind::Field>, depth: usize) -> 
 pub(crate) fn shape_of(kind: &Kind) -> Option<Shape> {
     let ty = type_of(kind);
     let data = Kinds::TEXT | Kinds::BYTES | Kinds::MAP | Kinds::NULL;
-    if !ty.kinds.overlaps(data) {
+    // What a program removes is absent.
+    let is_removed = kind.contains_undefined();
+    if !ty.kinds.overlaps(data) && !is_removed {
         return None;
     }
     Some(Shape {
-        absent: ty.kinds.overlaps(Kinds::NULL),
+        absent: ty.kinds.overlaps(Kinds::NULL) || is_removed,
         raw: ty.kinds.overlaps(Kinds::TEXT | Kinds::BYTES),
         structured: ty.kinds.overlaps(Kinds::MAP).then(|| ty.fields.clone()),
         ..Shape::ABSENT

@@ -1,5 +1,6 @@
 //! The syntax tree of a program: its accesses to the record, the expressions that are not evaluated for every record,
-//! and multiplications, which are replaced by calls of [`super::functions::multiply`].
+//! multiplications, which are replaced by calls of [`super::functions::multiply`], and assignments in closures, which are
+//! followed by calls of [`super::functions::assigned`].
 //!
 //! The tree of the library can only be taken apart, so the walk builds a new one.
 
@@ -11,7 +12,7 @@ use vrl::parser::ast::{
     FunctionClosure, Group, Ident, IfStatement, Literal, Node, Not, Object, Op, Opcode, Predicate, Program, Query,
     QueryTarget, Return, RootExpr, Unary,
 };
-use vrl::path::{OwnedTargetPath, PathPrefix};
+use vrl::path::{OwnedTargetPath, OwnedValuePath, PathPrefix};
 
 /// Maximum depth of the syntax tree. Evaluation is recursive, and runs on threads of the service.
 const MOST_DEPTH: usize = 128;
@@ -144,7 +145,21 @@ impl Walk {
     }
 
     fn block(&mut self, block: Block) -> Block {
-        Block(block.into_iter().map(|node| self.expression(node)).collect())
+        if self.closures == 0 {
+            return Block(block.into_iter().map(|node| self.expression(node)).collect());
+        }
+        let (mut nodes, mut rest) = (Vec::new(), block.into_iter().peekable());
+        while let Some(node) = rest.next() {
+            let (span, assigned) = (node.span(), assigned(&node));
+            nodes.push(self.expression(node));
+            let Some((ident, value)) = assigned else { continue };
+            nodes.push(checked(span, ident));
+            if rest.peek().is_none() {
+                // The value of the block.
+                nodes.push(Node::new(span, value));
+            }
+        }
+        Block(nodes)
     }
 
     fn choice(&mut self, IfStatement { predicate, if_node, else_node }: IfStatement) -> IfStatement {
@@ -289,6 +304,35 @@ impl Walk {
             other => self.expression(Node::new(span, other)),
         }
     }
+}
+
+/// Returns the variable that an assignment sets or changes, and the expression that has the value of the assignment.
+fn assigned(node: &Node<Expr>) -> Option<(Ident, Expr)> {
+    let Expr::Assignment(assignment) = node.inner() else { return None };
+    let Assignment::Single { target, .. } = assignment.inner() else { return None };
+    let ident = match target.inner() {
+        AssignmentTarget::Internal(ident, _) => ident,
+        AssignmentTarget::Query(query) => match query.target.inner() {
+            QueryTarget::Internal(ident) => ident,
+            _ => return None,
+        },
+        AssignmentTarget::Noop | AssignmentTarget::External(_) => return None,
+    };
+    Some((ident.clone(), target.inner().to_expr(node.span())))
+}
+
+/// Returns a call that checks the size of a variable.
+fn checked(span: Span, ident: Ident) -> Node<Expr> {
+    let variable =
+        Query { target: Node::new(span, QueryTarget::Internal(ident)), path: Node::new(span, OwnedValuePath::root()) };
+    let expr = Node::new(span, Expr::Query(Node::new(span, variable)));
+    let call = FunctionCall {
+        ident: Node::new(span, Ident::new(super::functions::assigned::NAME)),
+        abort_on_error: false,
+        arguments: vec![Node::new(span, FunctionArgument { ident: None, expr })],
+        closure: None,
+    };
+    Node::new(span, Expr::FunctionCall(Node::new(span, call)))
 }
 
 fn path_of(prefix: PathPrefix, query: &Query) -> OwnedTargetPath {

@@ -21,6 +21,9 @@ use crate::access::FORWARDED;
 use crate::namesakes;
 use crate::view::View;
 
+/// Paths below a pipeline, connector or processor that are inspections.
+const INSPECTIONS: [&str; 3] = ["inspect", "inspect-in", "inspect-out"];
+
 pub(crate) fn router() -> OpenApiRouter<Arc<View>> {
     overview::router().merge(inputs::router()).merge(apply::router())
 }
@@ -39,12 +42,11 @@ pub(crate) async fn forwarded(State(view): State<Arc<View>>, request: Request, n
         // Joined from all nodes that run units of the pipeline.
         return next.run(request).await;
     }
-    let is_inspection = rest == Some("inspect");
-    let owners = peers.owners(&id).await;
-    if owners.len() > 1 && is_inspection {
+    if rest.is_some_and(|rest| INSPECTIONS.contains(&rest)) && view.control.compiled(&id).is_some() {
         // The inspection joins the records of all of them.
         return next.run(request).await;
     }
+    let owners = peers.owners(&id).await;
     let Some(peer) = owners.into_iter().next() else { return next.run(request).await };
     match peers.connect(&peer).await {
         Ok(connection) => peers.pass(&peer, connection, request, &view.sessions).await,

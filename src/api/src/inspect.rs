@@ -3,6 +3,7 @@
 //! Errors are sent in a frame and not as the HTTP status, because pages in a browser cannot read the status of a
 //! websocket.
 
+mod elsewhere;
 mod frame;
 mod request;
 mod stream;
@@ -40,7 +41,7 @@ pub(super) fn router() -> OpenApiRouter<Arc<View>> {
 /// A websocket with one JSON object per text frame: `{"result": record, "at": {"node", "side"}}` for each record;
 /// `{"dropped": n}`, at most once a second, if records were skipped; `{"failed": n, "message"}` if the condition
 /// failed; `{"status": …}` at the start and when the status changes; `{"error": …}` before it ends. In a cluster, the
-/// records are those of all nodes that run the pipeline when the inspection begins.
+/// records are those of all nodes that run the pipeline; a node that takes units later is joined within seconds.
 #[utoipa::path(
     get, path = "/v1/pipelines/{id}/inspect", tag = "inspect",
     params(("id" = String, Path, description = "Id of the pipeline"), InspectQuery),
@@ -54,13 +55,8 @@ async fn of_pipeline(
     headers: HeaderMap,
     socket: WebSocketUpgrade,
 ) -> Response {
-    let mut request = Request::of_pipeline(&view, &id, &asked).await;
-    if let Ok(request) = &mut request
-        && !headers.contains_key(FORWARDED)
-    {
-        request.elsewhere = Some(target(&uri).to_string());
-    }
-    upgrade(socket, view, request, FrameFormat::Own)
+    let request = Request::of_pipeline(&view, &id, &asked).await;
+    upgrade(socket, view, everywhere(request, &uri, &headers), FrameFormat::Own)
 }
 
 /// Inspect records of a connector
@@ -73,9 +69,15 @@ async fn of_pipeline(
     params(("id" = String, Path, description = "`pipeline:connector`")),
     responses((status = 101, description = "The websocket")),
 )]
-async fn of_connector(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {
+async fn of_connector(
+    State(view): State<Arc<View>>,
+    Path(id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    socket: WebSocketUpgrade,
+) -> Response {
     let request = Request::of_connector(&view, &id);
-    upgrade(socket, view, request, FrameFormat::Protobuf)
+    upgrade(socket, view, everywhere(request, &uri, &headers), FrameFormat::Protobuf)
 }
 
 /// Inspect records that enter a processor
@@ -86,9 +88,15 @@ async fn of_connector(State(view): State<Arc<View>>, Path(id): Path<String>, soc
     params(("id" = String, Path, description = "`pipeline:processor`, or `pipeline:connector:processor`")),
     responses((status = 101, description = "The websocket")),
 )]
-async fn into_processor(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {
+async fn into_processor(
+    State(view): State<Arc<View>>,
+    Path(id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    socket: WebSocketUpgrade,
+) -> Response {
     let request = Request::of_processor(&view, &id, Side::Before);
-    upgrade(socket, view, request, FrameFormat::Protobuf)
+    upgrade(socket, view, everywhere(request, &uri, &headers), FrameFormat::Protobuf)
 }
 
 /// Inspect records that leave a processor
@@ -99,9 +107,24 @@ async fn into_processor(State(view): State<Arc<View>>, Path(id): Path<String>, s
     params(("id" = String, Path, description = "`pipeline:processor`, or `pipeline:connector:processor`")),
     responses((status = 101, description = "The websocket")),
 )]
-async fn out_of_processor(State(view): State<Arc<View>>, Path(id): Path<String>, socket: WebSocketUpgrade) -> Response {
+async fn out_of_processor(
+    State(view): State<Arc<View>>,
+    Path(id): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+    socket: WebSocketUpgrade,
+) -> Response {
     let request = Request::of_processor(&view, &id, Side::After);
-    upgrade(socket, view, request, FrameFormat::Protobuf)
+    upgrade(socket, view, everywhere(request, &uri, &headers), FrameFormat::Protobuf)
+}
+
+/// Adds the records of the other nodes to an inspection that a client asks for.
+fn everywhere(request: Result<Request, ApiError>, uri: &Uri, headers: &HeaderMap) -> Result<Request, ApiError> {
+    let mut request = request?;
+    if !headers.contains_key(FORWARDED) {
+        request.elsewhere = Some(target(uri).to_string());
+    }
+    Ok(request)
 }
 
 fn upgrade(

@@ -59,7 +59,7 @@ pub(crate) struct Peers {
 pub(crate) struct Peer {
     /// Its name.
     pub(crate) name: Str,
-    id: NodeId,
+    pub(crate) id: NodeId,
     host: String,
     port: u16,
     is_secure: bool,

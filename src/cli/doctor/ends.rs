@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-use super::{CheckResult, DoctorContext};
+use super::{CheckResult, CheckSeverity, DoctorContext, Problem};
 use crate::cli::report::counted;
 use crate::cli::{compile_options, registry_with};
 
@@ -57,33 +57,41 @@ pub(super) fn connectors(subject: &mut DoctorContext<'_>) -> CheckResult {
         futures::stream::iter(outcomes).buffered(AT_ONCE).collect::<Vec<_>>().await
     });
     let (mut failed, mut warned) = (Vec::new(), Vec::new());
-    let mut advice: Option<&'static str> = None;
     for (name, outcome) in outcomes {
         match outcome {
             Ok(warnings) => {
-                warned.extend(warnings.into_iter().map(|warning| format!("{name}: {}", mask(&warning, &secrets))));
+                let problem = |warning: String| format!("{name}: {}", mask(&warning, &secrets));
+                warned.extend(
+                    warnings.into_iter().map(|warning| Problem { message: problem(warning), suggestion: None }),
+                );
             }
-            Err(fault) => {
-                advice = advice.or(Some(fault.code().remedy()));
-                failed.push(format!("{name}: {}", mask(&fault.message(), &secrets)));
-            }
+            Err(fault) => failed.push(Problem {
+                message: format!("{name}: {}", mask(&fault.message(), &secrets)),
+                suggestion: Some(fault.code().remedy()).filter(|remedy| !remedy.is_empty()),
+            }),
         }
     }
-    let told = |found: &[String]| match found.len().saturating_sub(TOLD) {
-        0 => found.join("; "),
-        more => format!("{}; and {more} more", found[..TOLD].join("; ")),
-    };
-    if !failed.is_empty() {
-        let found = CheckResult::environment(told(&failed));
-        return match advice {
-            Some(advice) => found.advise(advice),
-            None => found,
-        };
+    match (failed.is_empty(), warned.is_empty()) {
+        (false, _) => listed(CheckSeverity::Environment, failed),
+        (true, false) => listed(CheckSeverity::Warning, warned),
+        (true, true) => CheckResult::well(format!("{} without problems", counted(count, "connector"))),
     }
-    match warned.is_empty() {
-        true => CheckResult::well(format!("{} without problems", counted(count, "connector"))),
-        false => CheckResult::warning(told(&warned)),
+}
+
+/// Returns a result with problems, at most [`TOLD`].
+fn listed(mark: CheckSeverity, mut problems: Vec<Problem>) -> CheckResult {
+    let more = problems.len().saturating_sub(TOLD);
+    problems.truncate(TOLD);
+    if more > 0 {
+        problems.push(Problem { message: format!("and {more} more"), suggestion: None });
     }
+    let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+    let mut found = CheckResult::new(mark, messages.join("; "));
+    found.advice = problems.iter().find_map(|problem| problem.suggestion).map(str::to_owned);
+    if problems.len() > 1 {
+        found.problems = problems;
+    }
+    found
 }
 
 /// Returns the examinations of the sources, destinations and dead-letter queues of a pipeline.

@@ -3,26 +3,27 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use anabranch_graph::plan::CompileOptions;
 use anabranch_migrate::conduit::{self, Project};
 use anabranch_process::files::{MAX_PIPELINE_FILE, read_text, system};
-use anabranch_settings::{Layers, SettingFlags};
 use serde_json::json;
 
 use super::check::check;
 use super::outcome::{self, Migrated};
 use super::writing::{NewContent, NewFile, write};
 use crate::cli::report::findings;
-use crate::cli::{Context, Exit, Report, compile_options, registry_with};
+use crate::cli::{Context, Exit, Report, registry};
 use crate::codes;
 
 /// Turn a project of Conduit into one of Anabranch.
 ///
 /// Reads `conduit.yaml` and the directories `pipelines`, `processors` and `connectors`. Writes `anabranch.yaml` and the
-/// pipeline files to another directory, copies the processors and connectors, and reports what became of each setting.
-/// Pipeline files keep their comments and layout.
+/// pipeline files to another directory, copies the processors and connectors without starting them, and reports what
+/// became of each setting. Pipeline files keep their comments and layout.
 ///
-/// Credentials become variables. The state of Conduit is not read: sources begin as at their first start. Existing files
-/// are never changed. Exit code 0: every file was migrated; 2: some could not be read.
+/// Credentials become variables. A pipeline is stopped if something is left to do before it can run; the comment in its
+/// file says what. The state of Conduit is not read: sources begin as at their first start. Existing files are never
+/// changed. Exit code 0: every file was migrated; 2: some could not be read.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// Directory of the project.
@@ -62,17 +63,10 @@ fn migrated(arguments: &Arguments, context: &Context) -> Result<Box<Report>, Box
     }
     let (processors, connectors) =
         (children(&project_directory.join("processors"))?, children(&project_directory.join("connectors"))?);
-    // The plugins are those of the project; no other setting matters.
-    let flags = ["processors", "connectors"].map(|name| (name, project_directory.join(name).display().to_string()));
-    let flags = SettingFlags::<false> {
-        given: vec![("processors.path", flags[0].1.clone()), ("connectors.path", flags[1].1.clone())],
-    };
-    let settings = (Layers { flags: &flags.given, environment: &[] }).resolve().map_err(|refused| {
-        let notes = context.rendered(&refused.findings, &refused.files);
-        let message = "the settings cannot be used";
-        Box::new(Report::new(COMMAND).notes(notes).fail(Exit::Invalid, codes::SERVICE_INVALID_SETTINGS, message))
-    })?;
-    let registry = registry_with(&settings.0);
+    project.has_processors = processors.iter().any(|path| path.is_file());
+    project.has_connectors = connectors.iter().any(|path| path.is_file());
+    // A standalone plugin would be started for its specification.
+    let registry = registry();
     let migrated = conduit::migrate(&project, &registry);
     let mut files = vec![NewFile {
         path: arguments.to.join("anabranch.yaml"),
@@ -91,7 +85,7 @@ fn migrated(arguments: &Arguments, context: &Context) -> Result<Box<Report>, Box
         }
     }
     let texts = names.iter().map(String::as_str).zip(migrated.pipelines.values().map(String::as_str));
-    let (checked, found) = check(texts, &registry, &compile_options(&settings.0, false));
+    let (checked, found) = check(texts, &registry, &CompileOptions { split: true, ..CompileOptions::default() });
     if !arguments.dry_run {
         write(COMMAND, &files)?;
     }

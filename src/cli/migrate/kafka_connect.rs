@@ -12,7 +12,7 @@ use super::outcome::{self, Migrated};
 use super::writing::{NewContent, NewFile, write};
 use crate::cli::pipelines::is_yaml;
 use crate::cli::report::findings;
-use crate::cli::{Context, Exit, Report, compile_options, registry_with};
+use crate::cli::{Context, Exit, Report, compile_options, registry};
 use crate::codes;
 
 /// Turn connectors of Kafka Connect into pipeline files.
@@ -77,7 +77,7 @@ pub(super) fn migrate(arguments: &Arguments, context: &Context) -> Report {
     let pipelines = || migration.jobs.iter().filter_map(|job| job.pipeline.as_ref());
     let names: Vec<String> = pipelines().map(|pipeline| place(&pipeline.id).display().to_string()).collect();
     let texts = names.iter().map(String::as_str).zip(pipelines().map(|pipeline| pipeline.text.as_str()));
-    let (checked, found) = check(texts, &registry_with(&settings), &compile_options(&settings, false));
+    let (checked, found) = check(texts, &registry(), &compile_options(&settings, false));
     if !arguments.dry_run {
         let files: Vec<NewFile> = pipelines()
             .map(|pipeline| NewFile { path: place(&pipeline.id), content: NewContent::Text(pipeline.text.clone()) })

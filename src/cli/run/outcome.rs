@@ -67,7 +67,7 @@ fn failure(ended: &RunSummary, run: &RunReport) -> Option<(Exit, Code, String)> 
     }
     if !left.is_empty() {
         let message = format!(
-            "not all records were delivered; the next start reads the remaining ones again: {}",
+            "not all records were delivered; the next start reads again what the sources still have: {}",
             left.join(", ")
         );
         return Some((Exit::Environment, codes::RUN_NOT_DRAINED, message));

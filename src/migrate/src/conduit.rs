@@ -1,10 +1,14 @@
 //! Projects of Conduit: `conduit.yaml`, the pipeline files, and the names of the processors and connectors.
 //!
-//! The format of pipeline files is the same. Texts keep their comments and layout: only names of metadata and credentials
-//! are replaced.
+//! The format of pipeline files is the same. Texts keep their comments and layout: only names of metadata, versions of
+//! plugins, credentials, and the status of pipelines with something left to do are replaced.
 
+mod credentials;
+mod edits;
 mod pipelines;
+mod plugins;
 mod service;
+mod stopping;
 
 use std::collections::BTreeMap;
 
@@ -20,6 +24,10 @@ pub struct Project {
     pub service: Option<String>,
     /// The texts of the pipeline files by their names.
     pub pipelines: BTreeMap<String, String>,
+    /// `true` if the directory `connectors` has a file.
+    pub has_connectors: bool,
+    /// `true` if the directory `processors` has a file.
+    pub has_processors: bool,
 }
 
 /// A project of Anabranch.
@@ -35,8 +43,8 @@ pub struct MigratedProject {
     pub variables: Vec<NeededVariable>,
 }
 
-/// Turns a project of Conduit into one of Anabranch. `registry` has the plugins that the pipelines can use, including
-/// those of the directories of the project.
+/// Turns a project of Conduit into one of Anabranch. `registry` has the built-in plugins. Its standalone plugins would be
+/// started for their specifications, so it must have none.
 pub fn migrate(project: &Project, registry: &Registry) -> MigratedProject {
     let mut variables = Variables::default();
     let mut migrated = MigratedProject::default();
@@ -52,7 +60,7 @@ pub fn migrate(project: &Project, registry: &Registry) -> MigratedProject {
         variables.name(&name, &name, meaning);
     }
     for (name, text) in &project.pipelines {
-        let file = pipelines::migrate(name, text, registry, &mut variables);
+        let file = pipelines::migrate(name, text, project, registry, &mut variables);
         if let Some(text) = file.text {
             migrated.pipelines.insert(name.clone(), text);
         }

@@ -135,7 +135,7 @@ fn settings(text: &mut String, indent: usize, settings: &[(&'static str, Setting
 }
 
 /// Writes a paragraph as a comment, in lines of the width of an editor.
-fn comment(text: &mut String, indent: usize, paragraph: &str) {
+pub(crate) fn comment(text: &mut String, indent: usize, paragraph: &str) {
     const WIDTH: usize = 110;
     let mut line = String::new();
     let mut flush = |line: &mut String| {

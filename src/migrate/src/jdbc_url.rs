@@ -32,16 +32,18 @@ pub(crate) fn parse(url: &str) -> Option<JdbcUrl> {
         // Without an address, the server is on the same machine.
         None => ("localhost", place),
     };
-    if address.contains('@') {
-        return None;
-    }
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    // Some drivers accept a login before the address. The last sign ends it: a password may have others.
+    let (login, address) = address.rsplit_once('@').unwrap_or(("", address));
+    let (user, password) = login.split_once(':').unwrap_or((login, ""));
+    let login = [("user", user), ("password", password)].into_iter().filter(|(_, value)| !value.is_empty());
+    let login = login.map(|(name, value)| (name.to_owned(), decoded(value)));
     let options = options
         .split('&')
         .filter(|option| !option.is_empty())
         .map(|option| option.split_once('=').unwrap_or((option, "")))
-        .map(|(name, value)| (decoded(name), decoded(value)))
-        .collect();
+        .map(|(name, value)| (decoded(name), decoded(value)));
+    let options = login.chain(options).collect();
     let address = if address.is_empty() { "localhost" } else { address };
     Some(JdbcUrl { address: address.to_owned(), database: decoded(database), options })
 }
@@ -63,6 +65,10 @@ mod tests {
         let url = parse("jdbc:postgresql://db:5432/shop?user=a%40b&ssl=true").unwrap();
         assert_eq!((url.address.as_str(), url.database.as_str()), ("db:5432", "shop"));
         assert_eq!(url.options, [("user".to_owned(), "a@b".to_owned()), ("ssl".to_owned(), "true".to_owned())]);
+        let login = parse("jdbc:postgresql://u%40x:p@q@db/shop?password=r").unwrap();
+        assert_eq!(login.address, "db");
+        let options = [("user", "u@x"), ("password", "p@q"), ("password", "r")];
+        assert_eq!(login.options, options.map(|(name, value)| (name.to_owned(), value.to_owned())));
         let short = parse("jdbc:postgresql:shop").unwrap();
         assert_eq!((short.address.as_str(), short.database.as_str()), ("localhost", "shop"));
         assert_eq!(parse("jdbc:mysql://db/shop"), None);

@@ -41,6 +41,8 @@ pub fn codes() -> Vec<Code> {
         anabranch_ops_js::codes::ALL,
         #[cfg(feature = "kafka")]
         anabranch_ops_kafka::codes::ALL,
+        #[cfg(feature = "parquet")]
+        anabranch_ops_parquet::codes::ALL,
         #[cfg(feature = "postgres")]
         anabranch_ops_postgres::codes::ALL,
         #[cfg(feature = "s3")]
@@ -72,6 +74,8 @@ fn families(registry: &mut Registry, memory: Option<usize>) {
     anabranch_ops_js::register(registry, memory.map(anabranch_ops_js::Launch::own));
     #[cfg(feature = "kafka")]
     anabranch_ops_kafka::register(registry);
+    #[cfg(feature = "parquet")]
+    anabranch_ops_parquet::register(registry);
     #[cfg(feature = "postgres")]
     anabranch_ops_postgres::register(registry);
     #[cfg(feature = "s3")]
@@ -100,6 +104,7 @@ fn families(registry: &mut Registry, memory: Option<usize>) {
         (cfg!(feature = "http"), "http", &["webhook.http"]),
         (cfg!(feature = "js"), "js", &["custom.javascript"]),
         (cfg!(feature = "kafka"), "kafka", &["kafka"]),
+        (cfg!(feature = "parquet"), "parquet", &["parquet.decode"]),
         (cfg!(feature = "postgres"), "postgres", &["postgres"]),
         (cfg!(feature = "s3"), "s3", &["s3"]),
         (cfg!(feature = "singer"), "singer", &["singer"]),

@@ -7,11 +7,14 @@ use std::time::{Duration, SystemTime};
 use anabranch_cluster::TICK;
 use anabranch_graph::exec::{self, Ending, LaneCount, Progress, RunOptions, Services, SourceBacklog};
 use anabranch_graph::plan::StagePlan;
+use anabranch_graph::plan::stage::StageKind;
 use anabranch_plugin::host::Network;
 use anabranch_plugin::schema::SchemaRegistry;
+use anabranch_plugin::source::Undelivered;
 use anabranch_plugin::state::StateStore;
 use anabranch_process::log::Log;
 use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::phrase::plural;
 use anabranch_record::text::Str;
 use anabranch_settings::RecoveryPolicy;
 use anabranch_store::{Status, StopReason, Store, StoreOwnership};
@@ -520,14 +523,18 @@ impl PipelineLifecycle {
             LifecycleCommand::Stop { by, .. } | LifecycleCommand::Kill { by } => by,
         };
         self.enter(LifecycleEvent::Stop(by)).await;
+        let outcome = match (outcome, self.count_kept(by == StopReason::User)) {
+            (PipelineOutcome::Stopped, kept) if kept > 0 => PipelineOutcome::NotDrained { left: Vec::new() },
+            (outcome, _) => outcome,
+        };
+        let rest = self.rest();
         match &outcome {
-            PipelineOutcome::NotDrained { left } if left.is_empty() => tracing::warn!(
-                pipeline = %self.id,
-                "stopped before all records were delivered; the next start reads the remaining ones again"
-            ),
+            PipelineOutcome::NotDrained { left } if left.is_empty() => {
+                tracing::warn!(pipeline = %self.id, "stopped before all records were delivered; {rest}");
+            }
             PipelineOutcome::NotDrained { left } => tracing::warn!(
                 pipeline = %self.id, left = %names(left),
-                "stopped before all records were delivered; the next start reads the remaining ones again"
+                "stopped before all records were delivered; {rest}"
             ),
             PipelineOutcome::Finished | PipelineOutcome::Stopped | PipelineOutcome::Degraded { .. } => {
                 tracing::info!(pipeline = %self.id, "stopped: all records that were read are delivered");
@@ -540,6 +547,48 @@ impl PipelineLifecycle {
         }
     }
 
+    /// Returns what becomes of undelivered records, by source.
+    fn undelivered(&self) -> impl Iterator<Item = (&Str, Undelivered)> {
+        self.plan.stages.iter().filter_map(|stage| match &stage.kind {
+            StageKind::Read(read) => Some((&read.connector, read.source.undelivered())),
+            _ => None,
+        })
+    }
+
+    /// Describes what becomes of the undelivered records of a stopped pipeline.
+    fn rest(&self) -> &'static str {
+        let all = |wanted: Undelivered| self.undelivered().all(|(_, found)| found == wanted);
+        match () {
+            () if all(Undelivered::ReadAgain) => "the next start reads the remaining ones again",
+            () if all(Undelivered::SentAgain) => {
+                "the senders of the remaining ones got no confirmation, and repeat them"
+            }
+            () => "the next start reads again what the sources still have",
+        }
+    }
+
+    /// Logs and returns the number of records that sources have confirmed and keep in memory. `does_continue` is true if the
+    /// service continues without the pipeline.
+    fn count_kept(&self, does_continue: bool) -> u64 {
+        let mut all = 0;
+        for (connector, undelivered) in self.undelivered() {
+            let Undelivered::Lost(Some(records @ 1..)) = undelivered else { continue };
+            all += records;
+            let records = format!("{records} confirmed {}", plural(records, "record"));
+            match does_continue {
+                true => tracing::error!(
+                    pipeline = %self.id, connector = %connector,
+                    "{records} not delivered: the next start delivers what is kept in memory, unless the service ends before"
+                ),
+                false => tracing::error!(
+                    pipeline = %self.id, connector = %connector,
+                    "{records} lost: the service ends before they are delivered"
+                ),
+            }
+        }
+        all
+    }
+
     async fn degraded(&mut self, error: String, place: Option<Str>) -> PipelineOutcome {
         // A failure while draining means that the run was not drained. An order to stop after the failure does not
         // change it.
@@ -548,6 +597,7 @@ impl PipelineLifecycle {
         self.seen.send_modify(|seen| seen.place = place);
         stored.await;
         tracing::error!(pipeline = %self.id, error = %error, "degraded: the pipeline does not run until you start it");
+        self.count_kept(!draining);
         if draining { PipelineOutcome::NotDrained { left: Vec::new() } } else { PipelineOutcome::Degraded { error } }
     }
 

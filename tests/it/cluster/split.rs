@@ -1,5 +1,6 @@
 //! Pipelines whose partitions spread over nodes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
@@ -193,13 +194,12 @@ fn a_pipeline_that_cannot_be_split_any_more_runs_on_one_node() {
 }
 
 #[test]
-fn an_inspection_shows_the_records_of_all_nodes_that_run_the_pipeline() {
+fn an_inspection_shows_the_records_of_all_nodes_also_of_one_that_joins_later() {
     let Some(database) = Database::create() else { return };
     database.query("CREATE TABLE p (id text, v bigint)");
-    // One node alone takes ten seconds for as many records as the inspection shows: the other one is reached before.
     let pipelines = generated("p", "rate: \"200\"", "");
     let ports = [Port::hold(), Port::hold()];
-    let mut nodes = [("a", &ports[0]), ("b", &ports[1])].map(|(name, port)| {
+    let start = |name: &str, port: &Port| {
         let mut workspace = Workspace::new();
         let address = format!("127.0.0.1:{}", port.number());
         workspace.env("ANABRANCH_CLUSTER_URL", &database.url());
@@ -209,21 +209,33 @@ fn an_inspection_shows_the_records_of_all_nodes_that_run_the_pipeline() {
         workspace.env("DATABASE", &database.url());
         workspace.write("pipelines/p.yaml", format!("version: \"2.2\"\npipelines:\n{pipelines}"));
         Node::start(workspace)
-    });
-    wait_for("shares of both", || shares(&database, "p") == ["a:4", "b:4"]);
+    };
+    let mut first = start("a", &ports[0]);
     wait_for("the first rows", || counts(&database, "p").0 > 100);
-    let address = nodes[0].process.address();
+    let mut inspecting = first.workspace.start(&["pipelines", "inspect", "p", "--sample=1000"]);
+    let inspected = inspecting.printed();
+    let numbers = || -> Vec<u64> {
+        let of_line = |line: &str| {
+            let record: serde_json::Value = serde_json::from_str(line).ok()?;
+            String::from_utf8(base64_decode(record["position"].as_str()?)).ok()?.parse().ok()
+        };
+        inspected().lines().filter_map(of_line).collect()
+    };
+    wait_for("the first records", || !numbers().is_empty());
+
+    let second = start("b", &ports[1]);
+    wait_for("shares of both", || shares(&database, "p") == ["a:4", "b:4"]);
+    let address = first.process.address();
     let live = || get(address, "/v1/pipelines/p/live").json();
     wait_for("numbers of both", || live()["runBy"] == json!(["a", "b"]));
-    assert_eq!(live()["lanes"].as_array().map(Vec::len), Some(16), "the partitions of both");
-    let inspected =
-        nodes[0].workspace.run(&["pipelines", "inspect", "p", "--limit=1000", "--sample=1000"]).expect_code(0);
-    let numbers = inspected.stdout.lines().filter_map(|line| {
-        let record: serde_json::Value = serde_json::from_str(line).ok()?;
-        let position = base64_decode(record["position"].as_str()?);
-        String::from_utf8(position).ok()?.parse::<u64>().ok()
-    });
-    let partitions: std::collections::BTreeSet<u64> = numbers.map(|number| number % 16).collect();
-    assert!(partitions.len() > 8, "one node reads eight partitions: {partitions:?}: {}", inspected.stdout);
-    nodes.into_iter().for_each(|node| end(node.process));
+    wait_for("the partitions of both", || live()["lanes"].as_array().map(Vec::len) == Some(16));
+    // Of later records, each node reads those of eight partitions.
+    let stored: u64 = database.query("SELECT max(id::bigint) FROM p")[0].parse().unwrap();
+    let later = || -> BTreeSet<u64> { numbers().iter().filter(|n| **n > stored + 16).map(|n| n % 16).collect() };
+    wait_for("records of both", || later().len() == 16);
+    assert!(inspecting.is_running());
+    inspecting.signal("INT");
+    inspecting.finish();
+    end(first.process);
+    end(second.process);
 }

@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anabranch_ops_http::testing::{Reply, Server};
+use anabranch_ops_http::testing::{Received, Reply, Server};
 use serde_json::{Value, json};
 
 use super::client::{Answer, exchange, exchange_over_tls, post, request};
@@ -127,16 +127,18 @@ fn gzip(body: &[u8]) -> Vec<u8> {
 fn only_signed_requests_are_accepted() {
     let mut workspace = Workspace::new();
     workspace.env("HOOK_SECRET", "It's a Secret to Everybody");
-    let settings = "          address: 127.0.0.1:0\n          format: raw\n          auth.github: ${HOOK_SECRET}\n          \
-         headers: X-Hub-Signature-256";
-    let (process, address) = start(&workspace, settings, TO_FILE);
+    let settings = "          address: 127.0.0.1:0\n          format: raw\n          auth.github: ${HOOK_SECRET}";
+    let (mut process, address) = start(&workspace, settings, TO_FILE);
     let signature = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
     expect(post(address, &[("X-Hub-Signature-256", signature)], "Hello, World!"), 200);
     expect(post(address, &[("X-Hub-Signature-256", signature)], "Hello, World"), 401);
     expect(post(address, &[("X-Hub-Signature-256", "sha256=00")], "Hello, World!"), 401);
     expect(post(address, &[], "Hello, World!"), 401);
     assert_eq!(records(&workspace).len(), 1);
-    assert!(!process.printed()().contains("Secret to Everybody"));
+    let printed = process.printed();
+    process.wait_until("the refusals in the log", || printed().contains("requests are refused"));
+    assert!(printed().contains("the signature in the header x-hub-signature-256 does not match the body"));
+    assert!(!printed().contains("Secret to Everybody"));
 }
 
 #[test]
@@ -252,18 +254,114 @@ fn two_sources_cannot_share_an_address() {
 }
 
 #[test]
-fn plan_says_that_a_crash_may_lose_what_is_only_accepted() {
+fn plan_says_that_the_end_of_the_service_may_lose_what_is_only_accepted() {
     let workspace = Workspace::new();
     let plan = |more: &str| {
         let settings = format!("{ANY_PORT}{more}");
         workspace.write("pipelines/p.yaml", pipeline(&settings, TO_FILE));
         workspace.run(&["pipelines", "plan", "pipelines/p.yaml"]).expect_code(0).stdout
     };
-    assert!(!plan("").contains("may lose"));
-    assert!(plan("\n          respond: accepted").contains("a crash may lose records"), "{}", plan(""));
+    let delivered = plan("");
+    assert!(!delivered.contains("may lose"));
+    assert!(
+        delivered.contains("a crash repeats no record, but senders repeat those that were not confirmed"),
+        "{delivered}"
+    );
+    let accepted = plan("\n          respond: accepted");
+    assert!(accepted.contains("a crash or a stop may lose records"), "{accepted}");
+    assert!(!accepted.contains("repeats at most"), "{accepted}");
 
     let (_process, address) = start(&workspace, &format!("{ANY_PORT}\n          respond: accepted"), TO_FILE);
     expect(post(address, &[], "{\"n\":1}"), 202);
+}
+
+const ACCEPTED: &str = "          address: 127.0.0.1:0\n          respond: accepted";
+
+#[test]
+fn accepted_records_outlive_a_failure_of_the_pipeline() {
+    static HAS_ALL: AtomicBool = AtomicBool::new(false);
+    static TAKEN: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+    let identified = |request: &Received| (request.text(), request.header("idempotency-key").unwrap().to_owned());
+    // The server refuses the credentials until all records are accepted.
+    let server = Server::start(move |request| match HAS_ALL.load(Ordering::SeqCst) {
+        true => {
+            TAKEN.lock().unwrap().push(identified(request));
+            Reply::ok("")
+        }
+        false => Reply::status(401, "not yet"),
+    });
+    let workspace = Workspace::new();
+    let (mut process, address) = start(&workspace, ACCEPTED, &to_server(&server.url()));
+    for n in 1..=3 {
+        expect(post(address, &[], format!("{{\"n\":{n}}}")), 202);
+    }
+    let printed = process.printed();
+    process.wait_until("the failure", || printed().contains("restarts in"));
+    HAS_ALL.store(true, Ordering::SeqCst);
+    let taken = || TAKEN.lock().unwrap().iter().cloned().collect::<BTreeSet<_>>();
+    process.wait_until("the records", || taken().len() >= 3);
+    let bodies: Vec<String> = taken().into_iter().map(|(body, _)| body).collect();
+    assert_eq!(bodies, ["{\"n\":1}", "{\"n\":2}", "{\"n\":3}"]);
+    // A repetition has the key of the first attempt.
+    assert!(taken().contains(&identified(&server.received()[0])));
+}
+
+#[test]
+fn a_stop_counts_the_accepted_records_that_are_lost() {
+    let server = Server::start(|_| Reply::status(503, "busy"));
+    let workspace = Workspace::new();
+    let (mut process, address) = start(&workspace, ACCEPTED, &to_server(&server.url()));
+    for n in 1..=2 {
+        expect(post(address, &[], format!("{{\"n\":{n}}}")), 202);
+    }
+    process.wait_until("a request at the destination", || !server.received().is_empty());
+    let printed = process.printed();
+    process.wait_until("the failure", || printed().contains("restarts in"));
+    process.signal("TERM");
+    let output = process.finish();
+    assert!(output.both().contains("2 confirmed records lost: the service ends"), "{}", output.both());
+    assert!(!output.both().contains("the next start reads the remaining ones again"), "{}", output.both());
+    assert_ne!(output.code(), Some(0));
+}
+
+#[test]
+fn a_stop_says_that_senders_repeat_what_was_not_confirmed() {
+    let server = Server::start(|_| Reply::status(503, "busy"));
+    let workspace = Workspace::new();
+    let (mut process, address) = start(&workspace, ANY_PORT, &to_server(&server.url()));
+    expect(post(address, &[], "{\"n\":1}"), 503);
+    let printed = process.printed();
+    process.wait_until("the failure", || printed().contains("restarts in"));
+    process.signal("TERM");
+    let output = process.finish();
+    let said = "the senders of the remaining ones got no confirmation, and repeat them";
+    assert!(output.both().contains(said), "{}", output.both());
+}
+
+#[test]
+fn silent_clients_do_not_keep_others_out() {
+    let workspace = Workspace::new();
+    let settings = "          address: 127.0.0.1:0\n          limits.connections: 3\n          readTimeout: 1h";
+    let (_process, address) = start(&workspace, settings, TO_FILE);
+    let mut silent: Vec<_> = (0..6).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    // Some have begun a request.
+    for stream in &mut silent[..2] {
+        stream.write_all(b"POST / HTTP/1.1\r\nHost:").unwrap();
+    }
+    for n in 0..4 {
+        expect(post(address, &[], format!("{{\"n\":{n}}}")), 200);
+    }
+    assert_eq!(afters(&workspace).len(), 4);
+}
+
+#[test]
+fn a_client_without_a_request_is_disconnected_after_a_time() {
+    let workspace = Workspace::new();
+    let (_process, address) = start(&workspace, &format!("{ANY_PORT}\n          readTimeout: 200ms"), TO_FILE);
+    let mut silent = std::net::TcpStream::connect(address).unwrap();
+    silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answer = Vec::new();
+    std::io::Read::read_to_end(&mut silent, &mut answer).unwrap();
 }
 
 /// Time between two kills, in milliseconds.

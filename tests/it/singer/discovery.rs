@@ -66,6 +66,8 @@ fn settings_that_exclude_each_other_are_refused_before_the_first_record() {
     refused("          config: '[1]'\n", "the text is not a JSON object");
     refused("          catalog: '{\"streams\": 7}'\n", "it is not a JSON object with a list `streams`");
     refused("          catalog.argument: none\n          streams: numbers\n", "the tap has no catalogue");
-    refused("          operation: delete\n", "operation");
+    refused("          operation: delete\n", "is not one of create, update, snapshot");
+    refused("          config.a: '[1'\n", "config.a: the text is not valid JSON (line 1, column 2)");
+    refused("          environment.A=B: x\n", "must not contain `=`");
     refused("          replicationMethod.numbers: SOMETIMES\n", "is not one of FULL_TABLE, INCREMENTAL, LOG_BASED");
 }

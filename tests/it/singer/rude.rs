@@ -51,6 +51,35 @@ fn a_record_that_cannot_be_passed_on_is_a_dead_letter() {
 }
 
 #[test]
+fn a_record_that_breaks_its_schema_is_a_dead_letter_that_says_why() {
+    let lines = [
+        schema(r#", "d": {"type": ["null", "number"]}"#),
+        one(1),
+        record(r#""id": "notint""#),
+        record(r#""id": 77, "d": "abc""#),
+        record(r#""id": null"#),
+        record(r#""id": 78, "d": NaN"#),
+        "{\"type\": \"RECORD\", \"stream\": \"numbers\"}\n".to_owned(),
+        one(2),
+    ];
+    let workspace = script(&lines.concat(), "");
+    workspace.once();
+    assert_eq!(ids(&workspace), [1, 2]);
+    let letters = workspace.lines("letters.ndjson");
+    assert_eq!(letters.len(), 5, "{letters:?}");
+    for (letter, parts) in letters.iter().zip([
+        ["tap_type_mismatch", "is a text, and the schema of the stream declares an integer (line 3)"],
+        ["tap_type_mismatch", "is a text, and the schema of the stream declares a number (line 4)"],
+        ["tap_key_missing", "of its key (line 5)"],
+        ["tap_record_invalid", "wrote a record with NaN, which is not a number in JSON (line 6)"],
+        ["tap_record_invalid", "wrote a RECORD message without a record (line 7)"],
+    ]) {
+        assert!(parts.iter().all(|part| letter.contains(part)), "{parts:?}: {letter}");
+        assert!(!letter.contains("schema.version"), "no schema describes it: {letter}");
+    }
+}
+
+#[test]
 fn a_state_before_any_record_counts() {
     let workspace = script(&state("{\"a\": 1}"), "");
     // Nothing was read.

@@ -107,7 +107,7 @@ pub fn no_tap_is_left(workspace: &Workspace) {
 #[track_caller]
 pub fn no_file_is_left(workspace: &Workspace) {
     let start = std::time::Instant::now();
-    let given: Vec<String> = starts(workspace).iter().flat_map(|start| files(start)).collect();
+    let given: Vec<String> = starts(workspace).iter().flat_map(files).collect();
     while let Some(file) = given.iter().find(|file| std::path::Path::new(file).exists()) {
         assert!(start.elapsed() < crate::process::PATIENCE, "{file} is left");
         std::thread::sleep(std::time::Duration::from_millis(2));

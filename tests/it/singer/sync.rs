@@ -118,6 +118,18 @@ fn values_have_the_types_of_the_schema() {
 }
 
 #[test]
+fn no_digit_of_a_number_without_a_declaration_is_lost() {
+    let fields =
+        r#""id": 1, "any": 12345678901234567890123, "o": {"x": 0.12345678901234567890123}, "new": 9007199254740993.0"#;
+    let workspace = script(&format!("{}{}", schema(r#", "any": {}, "o": {"type": "object"}"#), record(fields)), "");
+    workspace.once();
+    let expected = json!({
+        "id": 1, "any": "12345678901234567890123", "o": {"x": "0.12345678901234567890123"}, "new": "9007199254740993.0"
+    });
+    assert_eq!(records(&workspace)[0]["payload"]["after"], expected);
+}
+
+#[test]
 fn a_schema_that_changes_has_a_new_version() {
     let lines = [
         schema(""),

@@ -18,6 +18,7 @@ parser.add_argument("--catalog")
 parser.add_argument("--state")
 parser.add_argument("--discover", action="store_true")
 parser.add_argument("--loud", action="store_true")
+parser.add_argument("--token")
 arguments = parser.parse_args()
 
 

@@ -1,6 +1,6 @@
 //! Credentials in plain text.
 
-use anabranch_plugin::secret::{self, defaults, expressions};
+use anabranch_plugin::secret::{self, defaults, expressions, is_address, is_key_file};
 use anabranch_plugin::written::Written;
 use anabranch_record::access::Access;
 use anabranch_template::{MissingKey, Template};
@@ -15,21 +15,19 @@ pub(super) fn stands_in(written: &Written, is_secret: bool) -> bool {
     if expressions(text).next().is_none() {
         return !written.is_substituted() && holds_credential(text) && !is_of_record(text);
     }
+    // Defaults may contain the address and its password.
     let mut plain = String::with_capacity(text.len());
     let mut from = 0;
-    for default in expressions(text) {
-        plain.push_str(&text[from..default.start]);
-        from = default.end;
-        let inner = &text[default];
-        match defaults(inner).next() {
-            Some(at) => plain.push_str(&inner[at]),
-            None => plain.push_str(inner),
-        }
+    for variable in expressions(text) {
+        plain.push_str(&text[from..variable.start]);
+        from = variable.end;
+        let inner = &text[variable];
+        plain.push_str(defaults(inner).next().map_or(inner, |at| &inner[at]));
     }
     plain.push_str(&text[from..]);
     match is_address(&plain) {
         true => *secret::without_passwords(&plain) != *plain,
-        false => defaults(text).next().is_some(),
+        false => !secret::literal_credentials(text).is_empty(),
     }
 }
 
@@ -43,25 +41,8 @@ fn is_of_record(text: &str) -> bool {
 fn holds_credential(value: &str) -> bool {
     let value = value.trim();
     let has_password = || *secret::without_passwords(value) != *value || value.contains("password=");
-    !value.is_empty() && !is_key_file(value) && (!is_address(value) || has_password())
-}
-
-/// Returns `true` for the path of a file with a key. Settings that take a key as text or as a file are secret.
-fn is_key_file(value: &str) -> bool {
-    const EXTENSIONS: [&str; 6] = ["pem", "key", "p8", "crt", "cert", "der"];
-    let extension = value.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-    !value.contains(char::is_whitespace) && extension.is_some_and(|extension| EXTENSIONS.contains(&&*extension))
-}
-
-fn is_address(value: &str) -> bool {
-    let value = value.trim();
-    let host = value.split('/').next().and_then(|authority| authority.rsplit_once(':'));
-    let has_port = host.is_some_and(|(host, port)| {
-        let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':');
-        let is_name = host == "localhost" || host.contains(['.', ']']);
-        is_name && host.chars().all(is_host) && port.parse::<u16>().is_ok()
-    });
-    value.contains("://") || value.contains("host=") || has_port
+    let is_blank = matches!(value, "" | "{}" | "null" | "true" | "false");
+    !is_blank && !is_key_file(value) && (!is_address(value) || has_password())
 }
 
 #[cfg(test)]
@@ -69,14 +50,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_of_a_key_is_no_credential() {
-        for path in ["/etc/kafka/client.key", "./client.PEM", "client.p8"] {
-            assert!(!holds_credential(path), "{path}");
-        }
-        for secret in
-            ["-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----", "/wEPDwUKLTI2.x", "key", ".key and"]
-        {
-            assert!(holds_credential(secret), "{secret}");
+    fn a_literal_part_of_a_secret_is_a_credential() {
+        for (text, holds) in [
+            ("${A}, literal-secret", true),
+            ("pre-${A}", true),
+            ("${A:-literal}", true),
+            ("Bearer ${A}", false),
+            ("user:${A}", false),
+            ("postgresql://${USER}:${A}@${HOST}/db", false),
+            ("{\"password\": \"${A}\", \"host\": \"h\"}", false),
+            ("{\"password\": \"literal\", \"host\": \"${A}\"}", true),
+            ("{}", false),
+            ("true", false),
+            ("literal", true),
+        ] {
+            let written = Written::new(text, text, Default::default());
+            assert_eq!(stands_in(&written, true), holds, "{text}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Network;
-use anabranch_plugin::parameters::{Argument, Parameters};
+use anabranch_plugin::parameters::{Argument, Choice, Parameters};
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::text::Str;
 use base64::Engine as _;
@@ -15,7 +15,7 @@ use reqwest::{Method, Request, Url};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::{Accept, Answer, Client, HttpError, Policy, Retry, Tls};
+use super::{Accept, Answer, Client, HttpError, Policy, Tls};
 use crate::codes;
 
 /// Time before the end of a token at which another one is requested.
@@ -48,9 +48,24 @@ pub(crate) struct LoginSettings {
     /// Secret of the client.
     #[parameter(name = "auth.oauth2.clientSecret", secret)]
     client_secret: Argument<Option<Str>>,
+    /// Where the id and the secret are: body (of the request for a token) or basic (the header of basic authentication).
+    #[parameter(name = "auth.oauth2.method", default = "body", only_with = "auth.oauth2.tokenURL")]
+    method: CredentialsPlace,
     /// Scopes of the token, separated by spaces.
     #[parameter(name = "auth.oauth2.scope")]
     scope: Argument<Option<Str>>,
+}
+
+/// The part of a request for a token that has the credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CredentialsPlace {
+    Body,
+    Basic,
+}
+
+impl Choice for CredentialsPlace {
+    const CHOICES: &'static [(&'static str, Self)] =
+        &[("body", CredentialsPlace::Body), ("basic", CredentialsPlace::Basic)];
 }
 
 /// Credentials of requests.
@@ -71,6 +86,7 @@ pub(crate) struct ClientCredentials {
     id: Str,
     secret: Str,
     scope: Option<Str>,
+    place: CredentialsPlace,
 }
 
 /// Never shows the secret.
@@ -97,11 +113,12 @@ impl LoginSettings {
             return Login::None;
         }
         if self.bearer.is_given() {
-            let value = needed(&self.bearer, findings).map(|token| format!("Bearer {token}"));
+            let value = needed(&self.bearer, None, findings).map(|token| format!("Bearer {token}"));
             return value.map_or(Login::None, |value| fixed(&self.bearer, value, findings));
         }
         if self.username.is_given() || self.password.is_given() {
-            let (user, password) = (needed(&self.username, findings), needed(&self.password, findings));
+            let user = needed(&self.username, Some("auth.password"), findings);
+            let password = needed(&self.password, Some("auth.username"), findings);
             let (Some(user), Some(password)) = (user, password) else { return Login::None };
             let value = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
             return fixed(&self.password, value, findings);
@@ -109,13 +126,14 @@ impl LoginSettings {
         if !is_oauth {
             return Login::None;
         }
-        let url = needed(&self.token_url, findings);
-        let (id, secret) = (needed(&self.client_id, findings), needed(&self.client_secret, findings));
+        let with = Some("the other settings auth.oauth2.*");
+        let url = needed(&self.token_url, with, findings);
+        let (id, secret) = (needed(&self.client_id, with, findings), needed(&self.client_secret, with, findings));
         let (Some(url), Some(id), Some(secret)) = (url, id, secret) else { return Login::None };
         match Url::parse(&url) {
             Ok(url) if url.has_host() && ["http", "https"].contains(&url.scheme()) => {
                 let scope = self.scope.as_ref().map(|scope| Str::from(scope.trim()));
-                Login::OAuth(ClientCredentials { url, id, secret, scope })
+                Login::OAuth(ClientCredentials { url, id, secret, scope, place: self.method })
             }
             _ => {
                 let finding = self.token_url.invalid("this is not a URL");
@@ -126,12 +144,16 @@ impl LoginSettings {
     }
 }
 
-/// Returns the value of a setting; adds an error to `findings` if it is blank.
-fn needed(setting: &Argument<Option<Str>>, findings: &mut Diagnostics) -> Option<Str> {
+/// Returns the value of a setting that is required with others; adds an error to `findings` if it is blank.
+fn needed(setting: &Argument<Option<Str>>, with: Option<&str>, findings: &mut Diagnostics) -> Option<Str> {
     let value = setting.as_ref().map(|text| Str::from(text.trim())).filter(|text| !text.is_empty());
-    if value.is_none() {
-        let text = format!("{:?} is required with the other settings of its kind", setting.name().as_str());
-        findings.push(setting.finding(codes::SETTINGS_REQUIRED, text));
+    match with {
+        _ if value.is_some() => {}
+        Some(with) if !setting.is_given() => {
+            findings
+                .push(setting.finding(codes::SETTINGS_REQUIRED, format!("{} is required with {with}", setting.name())));
+        }
+        _ => findings.push(setting.invalid("the value is blank").with_hint("set it, or remove the setting")),
     }
     value
 }
@@ -195,7 +217,7 @@ impl AuthorizedClient {
                     concurrency: 1,
                     per_minute: None,
                     timeout: Some(TIMEOUT),
-                    retry: Retry::NEVER,
+                    retry: client.retry(),
                     accept: Accept::default(),
                     body_limit: LARGEST,
                     disguised: None,
@@ -289,6 +311,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ClientCredentials {
+    /// Returns a text in the form of a query.
+    fn in_query(&self, text: &str) -> String {
+        let mut url = self.url.clone();
+        url.set_query(None);
+        url.query_pairs_mut().append_key_only(text);
+        url.query().unwrap_or_default().to_owned()
+    }
+
     /// Requests a token.
     async fn token(&self, client: &Client) -> Result<Token, Fault> {
         let unavailable = |error: HttpError| {
@@ -305,13 +335,24 @@ impl ClientCredentials {
         let mut form = self.url.clone();
         form.set_query(None);
         let scope = self.scope.as_ref().map(|scope| ("scope", scope.as_str()));
-        let client_id =
-            [("grant_type", "client_credentials"), ("client_id", &self.id), ("client_secret", &self.secret)];
-        form.query_pairs_mut().extend_pairs(client_id.into_iter().chain(scope));
+        let credentials = [("client_id", self.id.as_str()), ("client_secret", &self.secret)];
+        let credentials = credentials.into_iter().filter(|_| self.place == CredentialsPlace::Body);
+        let grant = [("grant_type", "client_credentials")].into_iter();
+        form.query_pairs_mut().extend_pairs(grant.chain(credentials).chain(scope));
         *request.body_mut() = Some(form.query().unwrap_or_default().to_owned().into());
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if self.place == CredentialsPlace::Basic {
+            // As the standard says (RFC 6749, 2.3.1), both have the form of a query.
+            let pair = format!("{}:{}", self.in_query(&self.id), self.in_query(&self.secret));
+            let value = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(pair)));
+            // Base64 has only characters of headers.
+            if let Ok(mut value) = value {
+                value.set_sensitive(true);
+                request.headers_mut().insert(AUTHORIZATION, value);
+            }
+        }
         let turn = client.turn().await;
         let asked = Instant::now();
         let answer = client.send(turn, request).await.map_err(unavailable)?;

@@ -177,9 +177,9 @@ impl RecordSender {
         }
         let results = match self.rules.results.read(&answer.body, request.rows.len()) {
             Ok(results) => results,
+            // The server may have taken the records: it is not their fault.
             Err(error) => {
-                let fault = Fault::record(codes::HTTP_RESULTS, error);
-                outcome.results.extend(request.rows.into_iter().map(|row| (row, Err(fault.clone()))));
+                outcome.stopped = Some(Fault::fatal(codes::HTTP_RESULTS, error));
                 return Vec::new();
             }
         };

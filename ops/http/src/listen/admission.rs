@@ -4,9 +4,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Counts requests and bytes from their arrival until their records are acknowledged.
 #[derive(Debug)]
-pub(super) struct Admission {
+pub(super) struct Admission(Mutex<AdmissionState>);
+
+#[derive(Debug, Default)]
+struct AdmissionState {
     most: RequestLoad,
-    now: Mutex<RequestLoad>,
+    now: RequestLoad,
 }
 
 /// Numbers of requests and bytes.
@@ -24,23 +27,28 @@ pub(super) struct AdmittedRequest {
 }
 
 impl Admission {
-    /// Creates the limits.
-    pub(super) fn new(most: RequestLoad) -> Arc<Admission> {
-        Arc::new(Admission { most, now: Mutex::default() })
+    /// Creates limits that admit nothing.
+    pub(super) fn new() -> Arc<Admission> {
+        Arc::new(Admission(Mutex::default()))
+    }
+
+    /// Sets the limits.
+    pub(super) fn limit(&self, most: RequestLoad) {
+        self.state().most = most;
     }
 
     /// Admits a request without its bytes; `None` if there are too many.
     pub(super) fn admit(self: &Arc<Self>) -> Option<AdmittedRequest> {
-        let mut now = self.now();
-        if now.requests >= self.most.requests {
+        let mut state = self.state();
+        if state.now.requests >= state.most.requests {
             return None;
         }
-        now.requests += 1;
+        state.now.requests += 1;
         Some(AdmittedRequest { admission: self.clone(), bytes: 0 })
     }
 
-    fn now(&self) -> MutexGuard<'_, RequestLoad> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, AdmissionState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -48,11 +56,11 @@ impl AdmittedRequest {
     /// Adds bytes to the request. Returns `false`, and adds nothing, if there are too many in flight.
     #[must_use]
     pub(super) fn grow(&mut self, bytes: usize) -> bool {
-        let mut now = self.admission.now();
-        let Some(sum) = now.bytes.checked_add(bytes).filter(|sum| *sum <= self.admission.most.bytes) else {
+        let mut state = self.admission.state();
+        let Some(sum) = state.now.bytes.checked_add(bytes).filter(|sum| *sum <= state.most.bytes) else {
             return false;
         };
-        now.bytes = sum;
+        state.now.bytes = sum;
         self.bytes += bytes;
         true
     }
@@ -60,9 +68,9 @@ impl AdmittedRequest {
 
 impl Drop for AdmittedRequest {
     fn drop(&mut self) {
-        let mut now = self.admission.now();
-        now.requests -= 1;
-        now.bytes -= self.bytes;
+        let mut state = self.admission.state();
+        state.now.requests -= 1;
+        state.now.bytes -= self.bytes;
     }
 }
 
@@ -72,14 +80,16 @@ mod tests {
 
     #[test]
     fn what_ends_makes_room() {
-        let admission = Admission::new(RequestLoad { requests: 2, bytes: 10 });
+        let admission = Admission::new();
+        assert!(admission.admit().is_none());
+        admission.limit(RequestLoad { requests: 2, bytes: 10 });
         let (mut a, mut b) = (admission.admit().unwrap(), admission.admit().unwrap());
         assert!(admission.admit().is_none());
         assert!(a.grow(6) && !b.grow(5) && b.grow(4) && !a.grow(1) && !a.grow(usize::MAX));
         drop(a);
-        assert_eq!(*admission.now(), RequestLoad { requests: 1, bytes: 4 });
+        assert_eq!(admission.state().now, RequestLoad { requests: 1, bytes: 4 });
         assert!(b.grow(6));
         drop(b);
-        assert_eq!(*admission.now(), RequestLoad::default());
+        assert_eq!(admission.state().now, RequestLoad::default());
     }
 }

@@ -12,12 +12,13 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, DATE, Header
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::timeout;
 
-use super::admission::{Admission, AdmittedRequest};
+use super::admission::AdmittedRequest;
 use super::authentication::Authentication;
 use super::body::{BodyFormat, InvalidBody, NotInflated, inflate};
+use super::held::HeldRequests;
 use super::intake::Intake;
 use super::path::AcceptedPath;
-use super::refusal::RefusedRequest;
+use super::refusal::{RefusalLog, RefusedRequest};
 
 /// Metadata with the method and the path of a request.
 pub(super) const METHOD: Str = Str::from_static("http.method");
@@ -30,7 +31,7 @@ const LARGE: usize = 256 << 10;
 pub(super) enum Confirm {
     /// When its records are delivered and stored.
     Delivered,
-    /// When its records are accepted: a crash may lose them.
+    /// When its records are accepted: they are lost with the process.
     Accepted,
 }
 
@@ -57,13 +58,15 @@ pub(super) struct RequestRules {
 pub(super) struct HttpReceiver {
     pub(super) rules: Arc<RequestRules>,
     pub(super) authentication: Arc<Authentication>,
-    pub(super) admission: Arc<Admission>,
+    pub(super) held: Arc<HeldRequests>,
     pub(super) intake: Arc<Intake>,
+    pub(super) refusals: RefusalLog,
 }
 
 impl HttpReceiver {
     /// Returns the answer to a request: at once if it is refused, otherwise when it is confirmed.
     pub(super) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let path = request.uri().path().to_owned();
         let taken = self.take(request).await;
         let (status, body) = match &taken {
             Ok(records) if self.rules.confirm == Confirm::Delivered => {
@@ -80,7 +83,7 @@ impl HttpReceiver {
             headers.insert(DATE, date);
         }
         if let Err(refused) = &taken {
-            tracing::debug!(%refused, "a request was not accepted");
+            self.refusals.note(refused, &path);
             refused.add_headers(headers, self.rules.retry_after);
         }
         response
@@ -101,7 +104,7 @@ impl HttpReceiver {
             return Err(RefusedRequest::Stopping);
         }
         let is_gzip = is_gzip(&head.headers)?;
-        let mut admitted = self.admission.admit().ok_or(RefusedRequest::Busy)?;
+        let mut admitted = self.held.admission.admit().ok_or(RefusedRequest::Busy)?;
         let reading = self.read(&head.headers, body, &mut admitted);
         let body = timeout(rules.read_timeout, reading).await.map_err(|_| RefusedRequest::Slow)??;
         self.authentication.check_body(&head.headers, &body, SystemTime::now())?;
@@ -111,12 +114,12 @@ impl HttpReceiver {
             return Ok(0);
         }
         let metadata = self.metadata(&head.method, head.uri.path(), &head.headers);
-        let accepted = self.intake.accept(records, metadata, admitted);
-        let mut accepted = accepted.ok_or(RefusedRequest::Stopping)?;
         if rules.confirm == Confirm::Accepted {
-            accepted.keep();
+            self.intake.hold(records, metadata, admitted).ok_or(RefusedRequest::Stopping)?;
             return Ok(count);
         }
+        let accepted = self.intake.accept(records, metadata, admitted);
+        let mut accepted = accepted.ok_or(RefusedRequest::Stopping)?;
         match timeout(rules.timeout, accepted.delivered()).await {
             Ok(true) => Ok(count),
             Ok(false) => Err(RefusedRequest::Stopping),

@@ -1,9 +1,18 @@
 //! Requests that are not accepted, and the answers to them.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::mem::{Discriminant, discriminant};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use anabranch_record::text::Str;
 use hyper::header::{ALLOW, CONNECTION, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
+
+/// Time between two log lines with the same reason.
+const SAID_AGAIN: Duration = Duration::from_secs(60);
+/// Maximum number of characters of a path in the log.
+const SHOWN: usize = 200;
 
 /// Reason why a request is not accepted, or not confirmed. Its text is the answer: it quotes no secret.
 #[derive(Debug, thiserror::Error)]
@@ -90,5 +99,66 @@ impl RefusedRequest {
             | RefusedRequest::Incomplete
             | RefusedRequest::Invalid(_) => {}
         }
+    }
+}
+
+/// Log lines about refused requests: at most one a minute for each reason, with the number of requests since the last one.
+pub(super) struct RefusalLog {
+    pipeline: Str,
+    connector: Str,
+    reasons: Mutex<HashMap<Discriminant<RefusedRequest>, CountedRefusals>>,
+}
+
+#[derive(Default)]
+struct CountedRefusals {
+    said: Option<Instant>,
+    /// Number of requests that no line counts.
+    unsaid: u64,
+}
+
+impl RefusalLog {
+    pub(super) fn new(pipeline: Str, connector: Str) -> RefusalLog {
+        RefusalLog { pipeline, connector, reasons: Mutex::default() }
+    }
+
+    /// Logs that a request is refused, or counts it for a later line.
+    pub(super) fn note(&self, refused: &RefusedRequest, path: &str) {
+        let Some(requests) = self.due(refused, Instant::now()) else { return };
+        let path: String = path.chars().take(SHOWN).collect();
+        tracing::warn!(
+            pipeline = %self.pipeline, connector = %self.connector, path, status = refused.status().as_u16(), requests,
+            "requests are refused: {refused}"
+        );
+    }
+
+    /// Returns the number of requests for a line that is due.
+    fn due(&self, refused: &RefusedRequest, now: Instant) -> Option<u64> {
+        let mut reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = reasons.entry(discriminant(refused)).or_default();
+        counted.unsaid += 1;
+        if counted.said.is_some_and(|said| now.duration_since(said) < SAID_AGAIN) {
+            return None;
+        }
+        counted.said = Some(now);
+        Some(std::mem::take(&mut counted.unsaid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_one_log_line_a_minute() {
+        let log = RefusalLog::new(Str::from("p"), Str::from("in"));
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(log.due(&RefusedRequest::Path, at(0)), Some(1));
+        for second in 1..60 {
+            assert_eq!(log.due(&RefusedRequest::Path, at(second)), None);
+        }
+        assert_eq!(log.due(&RefusedRequest::TooLarge(1), at(30)), Some(1), "another reason");
+        assert_eq!(log.due(&RefusedRequest::TooLarge(2), at(31)), None, "the same reason");
+        assert_eq!(log.due(&RefusedRequest::Path, at(60)), Some(60));
     }
 }

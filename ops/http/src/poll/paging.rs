@@ -1,6 +1,6 @@
 //! Pages of an answer.
 
-use anabranch_plugin::diagnostic::Diagnostics;
+use anabranch_plugin::diagnostic::{Diagnostic, Diagnostics};
 use anabranch_plugin::parameters::{Argument, Choice, Parameters};
 use anabranch_record::text::Str;
 use anabranch_record::value::Value;
@@ -20,15 +20,15 @@ pub(super) struct Settings {
     /// JSON pointer to the URL or the cursor of the next page in an answer, such as `/meta/next`.
     next: Argument<Option<Str>>,
     /// Query parameter for the cursor, offset or page. Default: cursor, offset or page, as kind.
-    parameter: Option<Str>,
-    /// Number of records of a page, for offset and page.
-    #[parameter(default = 100, greater_than = 0)]
+    parameter: Argument<Option<Str>>,
+    /// Number of records of a page, which is sent in sizeParameter.
+    #[parameter(default = 100, greater_than = 0, only_with = "paging.sizeParameter")]
     size: u64,
     /// Query parameter for the size, such as limit. Without it, no size is sent.
-    size_parameter: Option<Str>,
+    size_parameter: Argument<Option<Str>>,
     /// Number of the first page.
     #[parameter(default = 1, greater_than = -1)]
-    first_page: u64,
+    first_page: Argument<u64>,
     /// Maximum number of pages of a poll.
     #[parameter(default = 10000, greater_than = 0)]
     limit: u64,
@@ -70,8 +70,8 @@ enum NextPage {
     Link,
     Url(JsonPointer),
     Cursor(JsonPointer, Str),
-    Offset { parameter: Str, size: u64 },
-    Number { parameter: Str, size: u64, first: u64 },
+    Offset { parameter: Str },
+    Number { parameter: Str, first: u64 },
 }
 
 /// Reason why there is no valid next page.
@@ -100,23 +100,63 @@ impl Settings {
             let text = "paging.next is required if paging.kind is url or cursor";
             findings.push(self.next.finding(codes::SETTINGS_REQUIRED, text));
         }
+        let kind = *self.kind;
+        let mut unused = |is_unused: bool, finding: Diagnostic| {
+            if is_unused {
+                findings.push(finding.with_hint("set paging.kind, or remove the setting"));
+            }
+        };
+        let text = "paging.next is used only if paging.kind is url or cursor";
+        unused(self.next.is_given() && !is_needed, self.next.finding(codes::SETTINGS_UNUSED, text));
+        let has_parameter = matches!(kind, PagingKind::Cursor | PagingKind::Offset | PagingKind::Page);
+        let text = "paging.parameter is used only if paging.kind is cursor, offset or page";
+        unused(self.parameter.is_given() && !has_parameter, self.parameter.finding(codes::SETTINGS_UNUSED, text));
+        let text = "paging.firstPage is used only if paging.kind is page";
+        let is_unused = self.first_page.is_given() && kind != PagingKind::Page;
+        unused(is_unused, self.first_page.finding(codes::SETTINGS_UNUSED, text));
         let pointer = pointer.unwrap_or_default();
         let named = |usual| self.parameter.as_ref().map_or(Str::from_static(usual), |name| name.trim().into());
-        let size = self.size;
         let next = match *self.kind {
             PagingKind::None => NextPage::None,
             PagingKind::Link => NextPage::Link,
             PagingKind::Url => NextPage::Url(pointer),
             PagingKind::Cursor => NextPage::Cursor(pointer, named("cursor")),
-            PagingKind::Offset => NextPage::Offset { parameter: named("offset"), size },
-            PagingKind::Page => NextPage::Number { parameter: named("page"), size, first: self.first_page },
+            PagingKind::Offset => NextPage::Offset { parameter: named("offset") },
+            PagingKind::Page => NextPage::Number { parameter: named("page"), first: *self.first_page },
         };
-        let size = self.size_parameter.as_ref().map(|name| (Str::from(name.trim()), size));
-        Paging { next, size, limit: self.limit }
+        let size = self.size_parameter.as_ref().map(|name| (Str::from(name.trim()), self.size));
+        let paging = Paging { next, size, limit: self.limit };
+        if let (Some(parameter), Some((size, _))) = (paging.parameter(), &paging.size)
+            && parameter == size
+        {
+            findings
+                .push(self.size_parameter.invalid(format_args!("{parameter} is the parameter of the page as well")));
+        }
+        paging
     }
 }
 
 impl Paging {
+    /// Returns the query parameter of the page, if there is one.
+    pub(super) fn parameter(&self) -> Option<&Str> {
+        match &self.next {
+            NextPage::None | NextPage::Link | NextPage::Url(_) => None,
+            NextPage::Cursor(_, parameter) | NextPage::Offset { parameter } | NextPage::Number { parameter, .. } => {
+                Some(parameter)
+            }
+        }
+    }
+
+    /// Returns `true` if a page has as many records as were requested: then the server honours the size.
+    pub(super) fn is_full(&self, records: usize) -> bool {
+        self.size.as_ref().is_some_and(|(_, size)| *size == records as u64)
+    }
+
+    /// Returns `true` if the pages are counted, so that only a page without records, or no page, shows the end.
+    pub(super) fn is_counted(&self) -> bool {
+        matches!(self.next, NextPage::Offset { .. } | NextPage::Number { .. })
+    }
+
     /// Returns the URL of a page. `since` is a parameter for what is new.
     ///
     /// # Errors
@@ -129,10 +169,10 @@ impl Paging {
         added.extend(self.size.as_ref().map(|(name, size)| (name.as_str(), size.to_string())));
         match (&self.next, page) {
             (NextPage::Cursor(_, name), PageRequest::Cursor(cursor)) => added.push((name, cursor.clone())),
-            (NextPage::Offset { parameter, .. }, PageRequest::Offset(offset)) => {
+            (NextPage::Offset { parameter }, PageRequest::Offset(offset)) => {
                 added.push((parameter, offset.to_string()));
             }
-            (NextPage::Offset { parameter, .. }, _) => added.push((parameter, "0".to_owned())),
+            (NextPage::Offset { parameter }, _) => added.push((parameter, "0".to_owned())),
             (NextPage::Number { parameter, .. }, PageRequest::Number(number)) => {
                 added.push((parameter, number.to_string()));
             }
@@ -155,6 +195,10 @@ impl Paging {
 
     /// Returns the page after one with this answer and number of records; `None` after the last.
     ///
+    /// Pages that are counted end with one that has no records. A page that is only shorter than others may be followed by
+    /// another one, because servers have limits of their own, and some filter pages. If `is_honoured`, an earlier page had
+    /// the size that was requested, and a shorter page is the last.
+    ///
     /// # Errors
     /// The answer names no valid page.
     pub(super) fn after(
@@ -164,7 +208,9 @@ impl Paging {
         headers: &HeaderMap,
         body: &Value,
         records: usize,
+        is_honoured: bool,
     ) -> Result<Option<PageRequest>, InvalidPage> {
+        let is_last = records == 0 || is_honoured && !self.is_full(records);
         let text_at = |pointer: &JsonPointer| match pointer.find(body) {
             None | Some(Value::Null | Value::Bool(false)) => Ok(None),
             Some(Value::Text(text)) => Ok(Some(text.as_str().to_owned()).filter(|text| !text.is_empty())),
@@ -188,13 +234,13 @@ impl Paging {
                 let next = text_at(pointer)?.map(PageRequest::Cursor);
                 if next.as_ref() == Some(page) { Err(InvalidPage::Loop) } else { Ok(next) }
             }
-            NextPage::Offset { size, .. } => {
+            NextPage::Offset { .. } => {
                 let offset = if let PageRequest::Offset(offset) = page { *offset } else { 0 };
-                Ok((records >= *size).then(|| PageRequest::Offset(offset.saturating_add(records))))
+                Ok((!is_last).then(|| PageRequest::Offset(offset.saturating_add(records))))
             }
-            NextPage::Number { size, first, .. } => {
+            NextPage::Number { first, .. } => {
                 let number = if let PageRequest::Number(number) = page { *number } else { *first };
-                Ok((records >= *size).then(|| PageRequest::Number(number.saturating_add(1))))
+                Ok((!is_last).then(|| PageRequest::Number(number.saturating_add(1))))
             }
         }
     }

@@ -7,6 +7,7 @@ use anabranch_record::fault::Fault;
 use anabranch_record::value::{Value, timestamp_text};
 use serde::{Deserialize, Serialize};
 
+use super::decimal;
 use crate::codes;
 
 /// A value of the cursor field.
@@ -17,10 +18,15 @@ pub(super) enum CursorValue {
     Unsigned(u64),
     Float(f64),
     Text(String),
+    /// A number with all its digits: one that is not an integer of 64 bits.
+    Exact {
+        number: String,
+    },
 }
 
 impl CursorValue {
-    /// Returns the value of a field; `None` for a value without an order, such as null or a list.
+    /// Returns the value of a field; `None` for a value without an order, such as null or a list. A float may differ from the
+    /// number in the text.
     pub(super) fn of(value: &Value) -> Option<CursorValue> {
         match value {
             Value::Int(number) => Some(CursorValue::Integer(*number)),
@@ -39,6 +45,7 @@ impl CursorValue {
             CursorValue::Unsigned(number) => number.to_string(),
             CursorValue::Float(number) => number.to_string(),
             CursorValue::Text(text) => text.clone(),
+            CursorValue::Exact { number } => number.clone(),
         }
     }
 
@@ -51,13 +58,7 @@ impl CursorValue {
         let integer = |value: &CursorValue| match value {
             CursorValue::Integer(number) => Some(i128::from(*number)),
             CursorValue::Unsigned(number) => Some(i128::from(*number)),
-            CursorValue::Float(_) | CursorValue::Text(_) => None,
-        };
-        let number = |value: &CursorValue| match value {
-            CursorValue::Integer(number) => Some(*number as f64),
-            CursorValue::Unsigned(number) => Some(*number as f64),
-            CursorValue::Float(number) => Some(*number),
-            CursorValue::Text(_) => None,
+            CursorValue::Float(_) | CursorValue::Text(_) | CursorValue::Exact { .. } => None,
         };
         match (self, other) {
             (CursorValue::Text(a), CursorValue::Text(b)) => a.cmp(b),
@@ -65,7 +66,7 @@ impl CursorValue {
             (_, CursorValue::Text(_)) => Ordering::Less,
             (a, b) => match (integer(a), integer(b)) {
                 (Some(a), Some(b)) => a.cmp(&b),
-                _ => number(a).partial_cmp(&number(b)).unwrap_or(Ordering::Equal),
+                _ => decimal::compare(&a.text(), &b.text()),
             },
         }
     }
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_largest_value_is_kept_exactly() {
-        use CursorValue::{Float, Integer, Text, Unsigned};
+        use CursorValue::{Exact, Float, Integer, Text, Unsigned};
         let text = |text: &str| Text(text.to_owned());
         assert_eq!(Integer(9).max(Integer(10)), Integer(10));
         assert_eq!(Integer(i64::MAX).max(Unsigned(1 << 63)), Unsigned(1 << 63));
@@ -172,6 +173,9 @@ mod tests {
         assert_eq!(text("2026-01-02").max(text("2026-01-10")), text("2026-01-10"));
         assert_eq!(Integer(1).max(text("0")), text("0"));
         assert_eq!(Unsigned(u64::MAX).text(), "18446744073709551615");
+        let exact = |number: &str| Exact { number: number.to_owned() };
+        assert_eq!(exact("12345678901234567890123").max(Unsigned(u64::MAX)), exact("12345678901234567890123"));
+        assert_eq!(exact("12345678901234567890123").text(), "12345678901234567890123");
     }
 
     #[test]
@@ -192,7 +196,9 @@ mod tests {
             }),
             ..PollPosition::default()
         };
-        for position in [complete, within, PollPosition::default()] {
+        let exact = CursorValue::Exact { number: "12345678901234567890123".to_owned() };
+        let large = PollPosition { since: Some(exact), ..PollPosition::default() };
+        for position in [complete, within, large, PollPosition::default()] {
             assert_eq!(PollPosition::decode(&position.encode().unwrap()).unwrap(), position);
         }
         for other in ["", "7", "{}", "x"] {

@@ -1,12 +1,13 @@
 //! The reader: polls, their pages and their records.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anabranch_plugin::source::{Read, Reader, Room};
 use anabranch_record::fault::{Fault, FaultClass};
-use anabranch_record::json::{parse_value, write_value};
+use anabranch_record::json::write_value;
 use anabranch_record::mark::Partition;
 use anabranch_record::value::Value;
 use anabranch_record::{Data, Position, Record};
@@ -18,6 +19,8 @@ use reqwest::{StatusCode, Url};
 use sha2::{Digest as _, Sha256};
 
 use super::PollRules;
+use super::answer::PageAnswer;
+use super::paging::InvalidPage;
 use super::position::{CursorValue, PagePlace, PageRequest, PollPosition, Validators};
 use super::schedule::wait_until;
 use crate::client::{AuthorizedClient, AuthorizedError};
@@ -42,6 +45,10 @@ pub(super) struct PollReader {
     end: Option<Position>,
     /// True if the engine knows that nothing more is there.
     is_caught_up: bool,
+    /// True if an answer had records at the place of the settings, in this run or before it.
+    has_found: bool,
+    /// True if the log says that an answer has no array of records.
+    has_told: bool,
 }
 
 enum Phase {
@@ -58,19 +65,16 @@ struct Poll {
     page: PageRequest,
     /// Number of the page, from 1.
     number: u64,
+    /// True if an earlier page had as many records as were requested.
+    is_honoured: bool,
+    /// Hash of the records of the page before, if this run has read it.
+    before: Option<u64>,
     /// Largest value of the cursor field on earlier pages.
     max: Option<CursorValue>,
     /// The last settled record of the page, if the page was read before.
     after: Option<PagePlace>,
     /// Time before which the server wants no request.
     not_before: Option<SystemTime>,
-}
-
-/// An answer with records.
-struct Page {
-    url: Url,
-    headers: HeaderMap,
-    body: Value,
 }
 
 impl PollReader {
@@ -86,6 +90,7 @@ impl PollReader {
         let base = rules.message.request(&Record::default(), client.client())?.url().clone();
         let now = SystemTime::now();
         let initial = rules.cursor.as_ref().and_then(|cursor| cursor.initial.clone());
+        let has_found = position.is_some();
         let (phase, since, validators) = match position {
             None => (Phase::Waiting(now), initial, Validators::default()),
             Some(PollPosition { since, polled, place: Some(place), .. }) => {
@@ -95,6 +100,8 @@ impl PollReader {
                     began,
                     page: place.page.clone(),
                     number: place.number,
+                    is_honoured: false,
+                    before: None,
                     max: place.max.clone(),
                     after: Some(place),
                     not_before: None,
@@ -115,15 +122,17 @@ impl PollReader {
             pending: VecDeque::new(),
             end: None,
             is_caught_up: false,
+            has_found,
+            has_told: false,
         })
     }
 
     /// Requests a page. `None` if nothing has changed since the last poll.
-    async fn fetch(&self, poll: &Poll) -> Result<Option<Page>, AuthorizedError> {
+    async fn fetch(&self, poll: &Poll) -> Result<Option<PageAnswer>, AuthorizedError> {
         let since = self.rules.cursor.as_ref().zip(self.since.as_ref());
         let since = since.map(|(cursor, value)| (cursor.parameter.as_str(), value.text()));
         let since = since.as_ref().map(|(name, value)| (*name, value.as_str()));
-        let invalid = |why: super::paging::InvalidPage| AuthorizedError::Unsent(Fault::fatal(codes::HTTP_PAGE, why));
+        let invalid = |why: InvalidPage| AuthorizedError::Unsent(Fault::fatal(codes::HTTP_PAGE, why));
         let url = self.rules.paging.url(&self.base, &poll.page, since).map_err(invalid)?;
         let request = self.rules.message.request(&Record::default(), self.client.client());
         let mut request = request.map_err(|fault| AuthorizedError::Unsent(fault.with_class(FaultClass::Fatal)))?;
@@ -145,30 +154,33 @@ impl PollReader {
         if answer.status == StatusCode::NOT_MODIFIED {
             return Ok(None);
         }
-        let body = match answer.body.trim_ascii() {
-            // A 204 has no body.
-            b"" => Value::Null,
-            text => parse_value(text).map_err(|error| {
-                AuthorizedError::Unsent(Fault::fatal(
-                    codes::HTTP_PAGE,
-                    format!("the answer is not valid JSON: {error}"),
-                ))
-            })?,
-        };
-        Ok(Some(Page { url, headers: answer.headers, body }))
+        PageAnswer::read(url, answer).map(Some).map_err(AuthorizedError::Unsent)
     }
 
     /// Puts the records of a page into the queue, and decides on the next page.
-    fn take_page(&mut self, mut poll: Poll, page: &Page) -> Result<(), Fault> {
-        let elements = self.elements(&page.body)?;
+    fn take_page(&mut self, mut poll: Poll, page: &PageAnswer) -> Result<(), Fault> {
+        let elements = self.elements(&poll, page)?;
         let hashes: Vec<u64> = elements.iter().map(hash).collect();
+        let content = hash_of_all(&hashes);
+        // A server that ignores the parameter would be asked without end.
+        if self.rules.paging.is_counted() && !hashes.is_empty() && poll.before == Some(content) {
+            return Err(Fault::fatal(codes::HTTP_PAGE, InvalidPage::Loop));
+        }
         let first = poll.after.take().map_or(0, |after| resume(&hashes, &after));
         let mut max = poll.max.clone();
+        let mut texts = None;
         let mut records = VecDeque::with_capacity(elements.len() - first.min(elements.len()));
         for (index, value) in elements.iter().enumerate() {
-            if let Some(cursor) = &self.rules.cursor
-                && let Some(value) = cursor.field.find(value).and_then(CursorValue::of)
-            {
+            let found = self.rules.cursor.as_ref().and_then(|cursor| match cursor.field.find(value)? {
+                // The text has all digits.
+                Value::Float(_) => {
+                    let texts = texts.get_or_insert_with(|| page.element_texts(self.rules.records.as_ref()));
+                    let number = cursor.field.find_text(texts.get(index)?)?.to_owned();
+                    Some(CursorValue::Exact { number })
+                }
+                other => CursorValue::of(other),
+            });
+            if let Some(value) = found {
                 max = Some(max.map_or(value.clone(), |max| max.max(value)));
             }
             if index < first {
@@ -190,30 +202,45 @@ impl PollReader {
             records.push_back(self.record(value, position.encode()?)?);
         }
         let invalid = |why| Fault::fatal(codes::HTTP_PAGE, why);
-        let next = self.rules.paging.after(&poll.page, &page.url, &page.headers, &page.body, elements.len());
+        let (paging, count, body) = (&self.rules.paging, elements.len(), page.body.as_ref().unwrap_or(&Value::Null));
+        let next = paging.after(&poll.page, &page.url, &page.headers, body, count, poll.is_honoured);
+        let is_honoured = poll.is_honoured || paging.is_full(count);
         match next.map_err(invalid)? {
             Some(_) if poll.number >= self.rules.paging.limit => {
                 let text = format!("the poll has more than {} pages (paging.limit)", self.rules.paging.limit);
                 return Err(Fault::fatal(codes::HTTP_PAGE, text));
             }
             Some(next) => {
-                self.phase = Phase::Page(Poll { page: next, number: poll.number + 1, max, ..poll });
+                self.phase = Phase::Page(Poll {
+                    page: next,
+                    number: poll.number + 1,
+                    is_honoured,
+                    before: Some(content),
+                    max,
+                    ..poll
+                });
             }
-            None => {
-                let is_single = poll.number == 1;
-                let since = match (self.since.clone(), max) {
-                    (Some(since), Some(max)) => Some(newer(since, max)),
-                    (since, max) => since.or(max),
-                };
-                // With another value, the next request has another URL, to which validators do not belong.
-                let validators =
-                    if is_single && since == self.since { validators(&page.headers) } else { Validators::default() };
-                self.since = since;
-                self.finish(poll.began, validators)?;
-            }
+            None => self.complete(
+                poll.began,
+                max,
+                if poll.number == 1 { validators(&page.headers) } else { Validators::default() },
+            )?,
         }
         self.pending = records;
         Ok(())
+    }
+
+    /// Ends a poll of which all pages are read. `max` is the largest value of the cursor field. `validators` are those of the
+    /// answer if it was the only one.
+    fn complete(&mut self, began: SystemTime, max: Option<CursorValue>, validators: Validators) -> Result<(), Fault> {
+        let since = match (self.since.clone(), max) {
+            (Some(since), Some(max)) => Some(newer(since, max)),
+            (since, max) => since.or(max),
+        };
+        // With another value, the next request has another URL, to which validators do not belong.
+        let validators = if since == self.since { validators } else { Validators::default() };
+        self.since = since;
+        self.finish(began, validators)
     }
 
     /// Ends a poll.
@@ -231,26 +258,51 @@ impl PollReader {
     }
 
     /// Returns the records in an answer.
-    fn elements(&self, body: &Value) -> Result<Vec<Value>, Fault> {
+    fn elements(&mut self, poll: &Poll, page: &PageAnswer) -> Result<Vec<Value>, Fault> {
+        let passing = |text: &str| Err(Fault::transient(codes::HTTP_PAGE, text));
+        let Some(body) = &page.body else {
+            return match poll.number == 1 || page.status == StatusCode::NO_CONTENT {
+                true => Ok(Vec::new()),
+                false => passing("the answer with a further page is empty"),
+            };
+        };
         let found = match &self.rules.records {
             None => Some(body),
             Some(pointer) => pointer.find(body),
         };
-        match (found, &self.rules.records) {
-            (Some(Value::List(list)), _) => Ok(list.as_ref().clone()),
-            (Some(Value::Null), _) => Ok(Vec::new()),
-            (Some(value @ Value::Map(_)), _) => Ok(vec![value.clone()]),
-            (Some(other), _) => {
+        let pointer = self.rules.records.as_ref().map(ToString::to_string).unwrap_or_default();
+        let records = match found {
+            Some(Value::List(list)) => list.as_ref().clone(),
+            Some(Value::Null) => Vec::new(),
+            Some(value @ Value::Map(_)) => vec![value.clone()],
+            Some(other) => {
                 let text =
                     format!("the records of the answer are neither an array nor an object, but {}", other.type_name());
-                Err(Fault::fatal(codes::HTTP_PAGE, text))
+                return Err(Fault::fatal(codes::HTTP_PAGE, text));
             }
-            (None, pointer) => {
-                let pointer = pointer.as_ref().map(ToString::to_string).unwrap_or_default();
+            None if poll.number > 1 => {
+                return passing(&format!("the answer with a further page has no records at {pointer:?}"));
+            }
+            // Nothing is lost: the next poll asks for the same records.
+            None if self.has_found => {
+                if !std::mem::replace(&mut self.has_told, true) {
+                    tracing::warn!("the answer has no records at {pointer:?}: it counts as an answer without records");
+                }
+                return Ok(Vec::new());
+            }
+            None => {
                 let text = format!("the answer has no records at {pointer:?}: correct the setting records");
-                Err(Fault::fatal(codes::HTTP_PAGE, text))
+                return Err(Fault::fatal(codes::HTTP_PAGE, text));
             }
-        }
+        };
+        (self.has_found, self.has_told) = (true, false);
+        Ok(records)
+    }
+
+    /// Returns `true` if a status says that there is no page with this number or offset, because the page before was the last.
+    fn is_after_the_last(&self, poll: &Poll, status: Option<StatusCode>) -> bool {
+        let is_counted = self.rules.paging.is_counted() && poll.number > 1;
+        is_counted && status.is_some_and(|status| matches!(status.as_u16(), 404 | 410 | 416))
     }
 
     fn record(&self, value: &Value, position: Position) -> Result<Record, Fault> {
@@ -321,6 +373,12 @@ fn hash(value: &Value) -> u64 {
     sum.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
+fn hash_of_all(hashes: &[u64]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hashes.hash(&mut hasher);
+    hasher.finish()
+}
+
 fn seconds(time: SystemTime) -> i64 {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     i64::try_from(seconds).unwrap_or(i64::MAX)
@@ -365,6 +423,8 @@ impl Reader for PollReader {
                         began: SystemTime::now(),
                         page: PageRequest::First,
                         number: 1,
+                        is_honoured: false,
+                        before: None,
                         max: None,
                         after: None,
                         not_before: None,
@@ -388,8 +448,19 @@ impl Reader for PollReader {
                 }
                 Err(AuthorizedError::Request(error)) if poll.after.is_some() && is_gone(&poll.page, error.status()) => {
                     tracing::warn!(%error, "the page of the position does not exist any more: the poll begins again");
-                    let first = Poll { page: PageRequest::First, number: 1, max: None, after: None, ..poll };
+                    let first = Poll {
+                        page: PageRequest::First,
+                        number: 1,
+                        is_honoured: false,
+                        before: None,
+                        max: None,
+                        after: None,
+                        ..poll
+                    };
                     self.phase = Phase::Page(first);
+                }
+                Err(AuthorizedError::Request(error)) if self.is_after_the_last(&poll, error.status()) => {
+                    self.complete(poll.began, poll.max, Validators::default())?;
                 }
                 Err(error) => return Err(refused(error)),
             }

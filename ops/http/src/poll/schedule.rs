@@ -51,7 +51,12 @@ impl Settings {
             findings.push(self.timezone.invalid("this is not a time zone").with_hint("for example Europe/Berlin"));
         }
         match (cron, zone) {
-            (Ok(cron), Ok(zone)) => Schedule::Cron(Box::new(cron), zone),
+            (Ok(cron), Ok(zone)) => {
+                if cron.find_next_occurrence(&Utc::now().with_timezone(&zone), false).is_err() {
+                    findings.push(self.cron.invalid("no time matches this cron expression: there would be no poll"));
+                }
+                Schedule::Cron(Box::new(cron), zone)
+            }
             (Err(error), _) => {
                 let finding = self.cron.invalid(format_args!("this is not a cron expression: {error}"));
                 findings.push(finding.with_hint("for example `0 3 * * *`, every day at 3"));

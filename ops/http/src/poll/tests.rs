@@ -2,6 +2,7 @@ use std::sync::Mutex;
 
 use anabranch_plugin::source::{Read, Room};
 use anabranch_plugin::testing::{check_source, configured};
+use anabranch_record::fault::FaultClass;
 use anabranch_record::value::Value;
 
 use super::*;
@@ -30,6 +31,8 @@ fn source(server: &Server, settings: &[(&str, &str)]) -> Arc<dyn Source> {
         ("schedule.interval", "1h"),
         ("backoffRetry.count", "0"),
     ];
+    let is_usual = |(name, _): &(&str, &str)| settings.iter().all(|(other, _)| other != name);
+    let usual: Vec<_> = usual.into_iter().filter(is_usual).collect();
     configured::source(&kind(), &[&usual[..], settings].concat()).unwrap()
 }
 
@@ -130,4 +133,135 @@ async fn a_poll_without_end_stops() {
         }
     };
     assert_eq!((fault.code(), server.received().len()), (codes::HTTP_PAGE, 3));
+}
+
+/// Reads until the source has caught up or failed.
+async fn read_once(source: &dyn Source) -> Result<Vec<Record>, Fault> {
+    let mut opened = source.open(&BTreeMap::new(), &configured::host()).await.unwrap();
+    let mut all = Vec::new();
+    loop {
+        match opened.reader.read(AMPLE).await? {
+            Read::Rows { records, .. } => all.extend(records),
+            Read::CaughtUp => return Ok(all),
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_with_smaller_pages_is_read_to_the_end() {
+    // Servers with a limit of their own. One has no page after the last.
+    for after_the_last in [200, 404] {
+        for (kind, parameter_name) in [("page", "page"), ("offset", "offset")] {
+            let server = Server::start(move |request| {
+                let at = parameter(request, parameter_name).unwrap();
+                let first = if parameter_name == "page" { 3 * (at - 1) } else { at };
+                let items: Vec<u64> = (first..(first + 3).min(8)).collect();
+                match items.is_empty() && after_the_last == 404 {
+                    true => Reply::status(404, "no such page"),
+                    false => page(&items, None),
+                }
+            });
+            let url = server.url();
+            let settings = [("request.url", url.as_str()), ("records", "/items"), ("paging.kind", kind)];
+            for size in [&[][..], &[("paging.size", "5"), ("paging.sizeParameter", "limit")]] {
+                let source = configured::source(&super::kind(), &[&settings[..], size].concat()).unwrap();
+                let (numbers, _) = read_all(&*source, None).await;
+                assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7], "{kind} {size:?} {after_the_last}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_ignores_the_number_of_the_page_is_not_asked_without_end() {
+    let server = Server::start(|_| Reply::ok(r#"[{"n":1},{"n":2}]"#));
+    let url = server.url();
+    let source = configured::source(&kind(), &[("request.url", &*url), ("paging.kind", "page")]).unwrap();
+    let fault = read_once(&*source).await.unwrap_err();
+    assert_eq!((fault.code(), fault.class()), (codes::HTTP_PAGE, FaultClass::Fatal));
+    assert!(fault.to_string().contains("the same page again"), "{fault}");
+    assert_eq!(server.received().len(), 2);
+}
+
+#[tokio::test]
+async fn the_cursor_has_all_digits_of_a_number() {
+    let large = "12345678901234567890123";
+    let server = Server::start(move |request| match request.path.contains("since") {
+        false => Reply::ok(format!(r#"{{"items":[{{"n":12345678901234567890122}},{{"n":{large}}},{{"n":7}}]}}"#)),
+        true => Reply::ok(r#"{"items":[]}"#),
+    });
+    let source = source(&server, &[("cursor.field", "/n"), ("cursor.parameter", "since")]);
+    let mut opened = source.open(&BTreeMap::new(), &configured::host()).await.unwrap();
+    let position = loop {
+        if let Read::Progress(_, position) = opened.reader.read(AMPLE).await.unwrap() {
+            break position;
+        }
+    };
+    read_all(&*source, Some(position)).await;
+    assert!(server.received()[1].path.ends_with(&format!("since={large}")), "{:?}", server.received()[1].path);
+}
+
+#[tokio::test]
+async fn harmless_answers_have_no_records() {
+    for reply in
+        [Reply::status(204, ""), Reply::ok(""), Reply::ok("\u{feff}{\"items\":[]}"), Reply::ok("{\"items\":null}")]
+    {
+        let answer = reply.clone();
+        let server = Server::start(move |_| answer.clone());
+        assert!(read_once(&*source(&server, &[])).await.unwrap().is_empty(), "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_array_that_is_missing_is_a_wrong_setting_unless_it_was_there_before() {
+    let server = Server::start(|request| match request.number {
+        0 => page(&[1], None),
+        _ => Reply::ok(r#"{"total":0}"#),
+    });
+    let settings = [("schedule.interval", "1ms")];
+    let polled = source(&server, &settings);
+    let mut opened = polled.open(&BTreeMap::new(), &configured::host()).await.unwrap();
+    while server.received().len() < 3 {
+        opened.reader.read(AMPLE).await.unwrap();
+    }
+    let fault = read_once(&*source(&server, &settings)).await.unwrap_err();
+    assert_eq!((fault.code(), fault.class()), (codes::HTTP_PAGE, FaultClass::Fatal));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_json_is_requested_again() {
+    for broken in ["<html>please wait</html>", "{\"items\":[{\"n\":1}"] {
+        let server = Server::start(move |request| match request.number {
+            0 => Reply::ok(broken),
+            _ => page(&[1], None),
+        });
+        let settings = [("backoffRetry.count", "1"), ("backoffRetry.min", "1ms")];
+        assert_eq!(read_once(&*source(&server, &settings)).await.unwrap().len(), 1);
+        // Without a further attempt, the pipeline recovers.
+        let server = Server::start(move |_| Reply::ok(broken));
+        let fault = read_once(&*source(&server, &[])).await.unwrap_err();
+        assert_eq!(fault.class(), FaultClass::Transient, "{fault}");
+    }
+}
+
+#[test]
+fn settings_without_an_effect_are_refused() {
+    let refused = |settings: &[(&str, &str)]| {
+        let all = [&[("request.url", "http://localhost/")], settings].concat();
+        configured::source(&kind(), &all).err().unwrap_or_default().join("; ")
+    };
+    let next = "paging.next is used only if paging.kind is url or cursor";
+    assert_eq!(refused(&[("paging.next", "/next")]), next);
+    assert_eq!(refused(&[("paging.next", "/next"), ("paging.kind", "offset")]), next);
+    assert!(
+        refused(&[("paging.parameter", "p"), ("paging.kind", "link")]).contains("paging.parameter is used only if")
+    );
+    assert!(
+        refused(&[("paging.firstPage", "0"), ("paging.kind", "offset")]).contains("paging.firstPage is used only if")
+    );
+    let both = [("cursor.field", "/n"), ("cursor.parameter", "page"), ("paging.kind", "page")];
+    assert!(refused(&both).contains("page is the parameter of paging as well"));
+    assert!(refused(&[("schedule.cron", "0 0 31 2 *")]).contains("no time matches"));
+    assert_eq!(refused(&[("paging.kind", "page"), ("schedule.cron", "0 0 29 2 *")]), "");
 }

@@ -185,7 +185,7 @@ impl OpenFiles {
 }
 
 /// Creates the missing directories of a path. With `sync`, they survive a power failure.
-fn create_directories(path: &Path, sync: bool) -> io::Result<()> {
+pub(super) fn create_directories(path: &Path, sync: bool) -> io::Result<()> {
     let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) else { return Ok(()) };
     if directory.is_dir() {
         return Ok(());

@@ -11,6 +11,7 @@ use anabranch_record::text::Str;
 use anabranch_template::{MissingKey, Template};
 
 use crate::codes;
+use crate::file::appender::STANDARD_OUTPUT;
 use crate::file::intent::Intents;
 
 /// The setting `path`.
@@ -28,9 +29,8 @@ pub(super) struct PathTemplate {
     pub(super) directory: Str,
 }
 
-/// The path that stands for standard output, and its path in the system.
+/// The path that stands for standard output.
 const DASH: &str = "-";
-const STANDARD_OUTPUT: &str = "/dev/stdout";
 
 impl OutputPath {
     /// Reads the setting.

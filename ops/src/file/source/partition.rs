@@ -3,6 +3,7 @@
 mod handover;
 mod opening;
 mod records;
+mod rows;
 
 use std::collections::HashSet;
 use std::fs::{File, Metadata};
@@ -13,11 +14,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anabranch_plugin::source::Room;
+use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::Partition;
 use anabranch_record::metadata::{Metadata as RecordMetadata, key};
 use anabranch_record::text::Str;
 use anabranch_record::{Position, Record};
+
+use rows::OpenTable;
 
 use super::in_flight::InFlight;
 use super::unreadable::unreadable;
@@ -62,7 +66,7 @@ pub(super) enum PartitionStep {
     Busy,
     /// Nothing more is there.
     AtEnd,
-    /// Nothing more is there, and the file ends in the middle of a compressed member.
+    /// Nothing more is there, and the file ends in the middle of a compressed member or of a table.
     Incomplete,
     /// The rest is a record at this time if the file does not grow.
     Waiting(Instant),
@@ -93,6 +97,10 @@ pub(super) struct FilePartition {
     delivered: Option<Position>,
     file: Option<Arc<File>>,
     content: Option<Content>,
+    /// The rows of a file with the framing [`Framing::Parquet`].
+    table: Option<OpenTable>,
+    /// True if a file with this framing has no end yet.
+    is_unfinished: bool,
     /// Number of bytes of the file that were read when the content was closed last.
     passed: u64,
     /// The error at the end of the buffer.
@@ -153,6 +161,8 @@ impl FilePartition {
             delivered: stored,
             file: None,
             content: None,
+            table: None,
+            is_unfinished: false,
             passed: 0,
             damage: None,
             buffer: Vec::new(),
@@ -219,9 +229,9 @@ impl FilePartition {
         self.file.is_some()
     }
 
-    /// Returns `true` if the file ends in the middle of a compressed member.
+    /// Returns `true` if the file ends in the middle of a compressed member, or a table has no end.
     pub(super) fn is_incomplete(&self) -> bool {
-        self.content.as_ref().is_some_and(Content::is_inside)
+        self.is_unfinished || self.content.as_ref().is_some_and(Content::is_inside)
     }
 
     /// Reads further. Of the records, returns as many as there is room for.
@@ -234,6 +244,13 @@ impl FilePartition {
         }
         let shown = self.shown.clone();
         let failed = |error: io::Error| unreadable(&shown, &error);
+        if matches!(self.format.framing, Framing::Parquet) {
+            return Ok(self.step_rows(room, now).unwrap_or_else(|fault| {
+                self.rest();
+                self.file = None;
+                PartitionStep::Unreadable { fault, is_temporary: true }
+            }));
+        }
         if self.content.is_none() {
             match self.open(now) {
                 Ok(Some(step)) => return Ok(step),
@@ -338,6 +355,7 @@ impl FilePartition {
         self.resume = None;
         self.delivered = None;
         self.place = ContentPosition::default();
+        self.is_unfinished = false;
         self.quiet = None;
         self.rest();
         self.passed = 0;
@@ -350,6 +368,7 @@ impl FilePartition {
         if let Some(content) = self.content.take() {
             self.passed = content.raw();
         }
+        self.table = None;
         (self.buffer, self.damage) = (Vec::new(), None);
         self.at = 0;
     }
@@ -374,11 +393,16 @@ impl FilePartition {
                      reading continues there",
                     self.shown, self.place.offset
                 );
-                self.rest();
-                (self.file, self.quiet) = (None, None);
-                PartitionStep::Unreadable { fault: Fault::record(codes::FILE_CORRUPT, message), is_temporary: false }
+                self.damaged(codes::FILE_CORRUPT, message)
             }
         }
+    }
+
+    /// Closes a file that cannot be read further until it changes.
+    fn damaged(&mut self, code: Code, message: String) -> PartitionStep {
+        self.rest();
+        (self.file, self.quiet) = (None, None);
+        PartitionStep::Unreadable { fault: Fault::record(code, message), is_temporary: false }
     }
 
     fn too_long(&self) -> Fault {

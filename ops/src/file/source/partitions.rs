@@ -21,6 +21,7 @@ use super::in_flight::InFlight;
 use super::partition::{Begin, FileFormat, FilePartition, Handover, PartitionStep, is_of};
 use super::unreadable::unreadable;
 use crate::file::content_position::{ContentPosition, ContentResume};
+use crate::file::framing::Framing;
 use crate::file::pattern::{ListedFile, PathPattern};
 use crate::file::position::identity;
 
@@ -414,16 +415,19 @@ impl FilePartitions {
         (!left.is_empty()).then(|| left.join("; "))
     }
 
-    /// Describes the files that end in the middle of a compressed member.
+    /// Describes the files that end in the middle of a compressed member or of a table.
     fn incomplete(&self) -> Option<String> {
         let incomplete = self.files.iter().filter(|(_, listed)| listed.partition.is_incomplete());
         let paths: Vec<String> = incomplete.map(|(path, _)| path.display().to_string()).collect();
         let first = paths.first()?;
+        let (ends, end) = match self.format.framing {
+            Framing::Parquet => ("is not a complete Parquet file", "are not complete Parquet files"),
+            _ => ("ends in the middle of a compressed member", "end in the middle of a compressed member"),
+        };
         Some(match paths.len() {
-            1 => format!("{first} ends in the middle of a compressed member: its rest is read when it is there"),
+            1 => format!("{first} {ends}: its rest is read when it is there"),
             more => format!(
-                "{} end in the middle of a compressed member, the first is {first}: their rests are read when they are \
-                 there",
+                "{} {end}, the first is {first}: their rests are read when they are there",
                 counted(more, "file")
             ),
         })

@@ -26,9 +26,9 @@ pub(super) struct Settings {
     pub(super) path: Argument<PathBuf>,
     /// Compression of the files: auto (gzip or zstd, if a file begins like it), none, gzip or zstd.
     #[parameter(default = "auto")]
-    compression: Compression,
+    compression: Argument<Compression>,
     /// What is a record: lines, multiline (lines from one that matches multiline.startPattern to the next), csv (a row),
-    /// json (a value), delimiter (the bytes before the delimiter) or whole (the file).
+    /// json (a value), delimiter (the bytes before the delimiter), whole (the file) or parquet (a row of a Parquet file).
     #[parameter(default = "lines")]
     framing: Argument<FramingName>,
     /// The bytes between two records, for the framing delimiter. \n, \r, \t, \0, \\ and \xHH stand for bytes.
@@ -80,6 +80,7 @@ pub(super) enum FramingName {
     Json,
     Delimiter,
     Whole,
+    Parquet,
 }
 
 impl Choice for FramingName {
@@ -90,6 +91,7 @@ impl Choice for FramingName {
         ("json", FramingName::Json),
         ("delimiter", FramingName::Delimiter),
         ("whole", FramingName::Whole),
+        ("parquet", FramingName::Parquet),
     ];
 }
 
@@ -117,6 +119,7 @@ impl Settings {
             FramingName::Lines => Framing::Lines,
             FramingName::Json => Framing::Json,
             FramingName::Whole => Framing::Whole,
+            FramingName::Parquet => self.parquet()?,
             FramingName::Csv => {
                 let Dialect { delimiter, quote } = Dialect::new(&self.csv.delimiter, &self.csv.quote)?;
                 Framing::Csv(CsvDialect { delimiter, quote })
@@ -139,10 +142,37 @@ impl Settings {
         };
         Ok(FileFormat {
             has_header: matches!(framing, Framing::Csv(_)) && self.csv.header,
-            framing,
-            compression: self.compression,
+            compression: match framing {
+                // The pages of the file are compressed, and not the file.
+                Framing::Parquet => Compression::None,
+                _ => *self.compression,
+            },
             limit: self.max_line_bytes.to_usize(),
             settling: self.settling_period,
+            framing,
         })
+    }
+
+    /// Returns the framing parquet.
+    ///
+    /// # Errors
+    /// Another setting contradicts it.
+    #[cfg(feature = "parquet")]
+    fn parquet(&self) -> Result<Framing, Diagnostics> {
+        if matches!(*self.compression, Compression::Always(_)) {
+            let finding = self.compression.invalid("a Parquet file is not compressed as a whole");
+            return Err(finding.with_hint("remove it: the compression of the pages is in the file").into());
+        }
+        if **self.path.text() == *super::STANDARD_INPUT {
+            let what = "a Parquet file cannot be read from standard input: it is read from its end";
+            return Err(self.path.invalid(what).into());
+        }
+        Ok(Framing::Parquet)
+    }
+
+    #[cfg(not(feature = "parquet"))]
+    fn parquet(&self) -> Result<Framing, Diagnostics> {
+        let (what, hint) = crate::file::table::LEFT_OUT;
+        Err(self.framing.invalid(what).with_hint(hint).into())
     }
 }

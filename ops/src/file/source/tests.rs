@@ -24,6 +24,8 @@ mod moved;
 mod rewritten;
 mod rotated;
 mod several;
+#[cfg(feature = "parquet")]
+mod tables;
 
 #[tokio::test]
 async fn the_source_keeps_its_promises() {

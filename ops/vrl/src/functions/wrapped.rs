@@ -1,4 +1,4 @@
-//! Functions of the library, with limits.
+//! Functions of the library, with limits, the log of the service, and types that are right.
 
 use vrl::compiler::prelude::*;
 use vrl::path::OwnedTargetPath;
@@ -7,32 +7,38 @@ use super::decompression::Compression;
 use super::limits::MostBytes;
 use crate::weight::weight;
 
-/// Returns the function with a limit of the memory that it takes, if it can make a large value of a small one.
-pub(super) fn limited(inner: Box<dyn Function>) -> Box<dyn Function> {
-    let compile = match (Compression::of_function(inner.identifier()), inner.identifier()) {
-        (Some(compression), _) => Limit::Decompression(compression),
-        (None, "unnest") => Limit::Copies,
+/// Returns the function as programs call it.
+pub(super) fn adapted(inner: Box<dyn Function>) -> Box<dyn Function> {
+    let change = match (Compression::of_function(inner.identifier()), inner.identifier()) {
+        (Some(compression), _) => Change::Decompression(compression),
+        (None, "unnest") => Change::Copies,
+        (None, "log") => Change::Lines,
+        (None, "map_keys") => Change::Renames,
         _ => return inner,
     };
-    Box::new(Limited { inner, limit: compile })
+    Box::new(Wrapped { inner, change })
 }
 
-/// The limit of a function.
+/// How a function differs from that of the library.
 #[derive(Clone, Copy, Debug)]
-enum Limit {
+enum Change {
     /// The size of its result.
     Decompression(Compression),
     /// The size of all copies of an object, one per element of a list in it.
     Copies,
+    /// The lines go to the log of the service.
+    Lines,
+    /// The names of its fields are not known: the library's type has those before.
+    Renames,
 }
 
 #[derive(Debug)]
-struct Limited {
+struct Wrapped {
     inner: Box<dyn Function>,
-    limit: Limit,
+    change: Change,
 }
 
-impl Function for Limited {
+impl Function for Wrapped {
     fn identifier(&self) -> &'static str {
         self.inner.identifier()
     }
@@ -77,16 +83,41 @@ impl Function for Limited {
         self.inner.examples()
     }
 
+    fn closure(&self) -> Option<closure::Definition> {
+        self.inner.closure()
+    }
+
     fn compile(&self, state: &TypeState, context: &mut FunctionCompileContext, arguments: ArgumentList) -> Compiled {
-        match self.limit {
-            Limit::Decompression(compression) => compression.compile(context, &arguments),
-            Limit::Copies => {
+        match self.change {
+            Change::Decompression(compression) => compression.compile(context, &arguments),
+            Change::Lines => super::log::compile(state, &arguments),
+            Change::Renames => {
+                let inner = self.inner.compile(state, context, arguments)?;
+                Ok(Renamed { inner }.as_expr())
+            }
+            Change::Copies => {
                 let path = arguments.required_query("path")?;
                 let most = MostBytes::of(context);
                 let inner = self.inner.compile(state, context, arguments)?;
                 Ok(Copies { path, inner, most }.as_expr())
             }
         }
+    }
+}
+
+/// A call of `map_keys`.
+#[derive(Clone, Debug)]
+struct Renamed {
+    inner: Box<dyn Expression>,
+}
+
+impl FunctionExpression for Renamed {
+    fn resolve(&self, context: &mut Context) -> Resolved {
+        self.inner.resolve(context)
+    }
+
+    fn type_def(&self, state: &TypeState) -> TypeDef {
+        self.inner.type_def(state).with_kind(Kind::object(Collection::any()))
     }
 }
 

@@ -305,6 +305,22 @@ fn memory_is_limited() {
             "the values that the program sets have 1200000 bytes",
         ),
         (".x = 1", fields(&format!(r#"{{"a":{:?}}}"#, "t".repeat(1 << 20))), "the record has "),
+        // Doubled for each element.
+        (
+            "x = \"tt\"\nfor_each(array!(.l)) -> |_, v| {\n  x = x + x\n}\n.x = length(x)",
+            fields(&format!(r#"{{"l":[{}0]}}"#, "0,".repeat(40))),
+            "the variable has 2097152 bytes",
+        ),
+        (
+            "x = [1]\nfor_each(array!(.l)) -> |_, v| {\n  if v == 0 { x = append(x, x) }\n}\n.x = length(x)",
+            fields(&format!(r#"{{"l":[{}0]}}"#, "0,".repeat(40))),
+            "the variable has ",
+        ),
+        (
+            "x = {}\nfor_each(array!(.l)) -> |_, v| {\n  x |= {\"a\": x, \"b\": x}\n}\n.x = length(x)",
+            fields(&format!(r#"{{"l":[{}0]}}"#, "0,".repeat(40))),
+            "the variable has ",
+        ),
     ] {
         let outcome = payload(&limited(&program.replace(".a + .a", "string!(.a) + string!(.a)")), after).unwrap_err();
         assert!(outcome.contains(said), "{program}: {outcome}");
@@ -312,6 +328,12 @@ fn memory_is_limited() {
     assert_eq!(
         payload(&of(".x = string!(.a) * int!(.n)"), fields(r#"{"a":"ab","n":3}"#)).as_deref(),
         Ok(r#"{"a":"ab","n":3,"x":"ababab"}"#)
+    );
+    // An assignment in a closure keeps its value and its type.
+    assert_eq!(
+        payload(&of(".x = map_values(object!(.m)) -> |v| { y = int!(v) + 1 }"), fields(r#"{"m":{"a":1,"b":2}}"#))
+            .as_deref(),
+        Ok(r#"{"m":{"a":1,"b":2},"x":{"a":2,"b":3}}"#)
     );
     // The types are those of the operator: numbers need no handling of errors.
     assert_eq!(
@@ -452,6 +474,10 @@ fn the_types_of_a_program_continue_in_the_pipeline() {
     let (after, _) = flow(&of(program), RecordShape::create(Shape::ABSENT, Shape::RAW));
     assert!(after.after.structured.is_some() && !after.after.raw);
     assert!(after.metadata.has("a"));
+    let (after, said) = flow(&of(". = map_keys(.) -> |name| { \"p_\" + name }"), shape(&[("name", Kinds::TEXT)]));
+    assert_eq!((field(&after, "p_name"), said), (Some((Kinds::ANY, true)), vec![]), "the names are not known");
+    let (after, said) = flow(&of("del(%key)"), RecordShape::create(Shape::RAW, Shape::RAW));
+    assert_eq!((after.key, said), (Shape::ABSENT, vec![]));
     // The library does not follow closures.
     let (after, _) = flow(&of("for_each([1]) -> |_i, _v| { .name = 1 }"), shape(&[("name", Kinds::TEXT)]));
     assert_eq!(field(&after, "name"), Some((Kinds::ANY, true)));

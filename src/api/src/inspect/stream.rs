@@ -9,17 +9,14 @@ use anabranch_graph::exec::{Inspection, InspectionParameters, TapPoint, TappedRe
 use anabranch_plugin::secret::mask;
 use anabranch_service::lifecycle::LifecycleState;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, close_code};
-use futures::StreamExt as _;
-use futures::future::join_all;
-use futures::stream::SelectAll;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until, timeout};
 
+use super::elsewhere::{self, Elsewhere};
 use super::frame::{self, FrameFormat};
 use super::request::Request;
 use crate::codes;
 use crate::error::{ApiError, Kind};
-use crate::peers::PeerSocket;
 use crate::sessions::Permit;
 use crate::status::StatusNow;
 use crate::view::View;
@@ -64,10 +61,7 @@ pub(super) async fn refuse(mut socket: WebSocket, error: ApiError) {
 /// Streams records until the client leaves, the service ends, or the place does not exist any more.
 pub(super) async fn run(mut socket: WebSocket, view: &View, request: &Request, form: FrameFormat, permit: Permit) {
     let end = match RecordStream::begin(view, request, form) {
-        Ok(mut showing) => {
-            showing.join_others().await;
-            showing.run(&mut socket, permit).await
-        }
+        Ok(mut showing) => showing.run(&mut socket, permit).await,
         Err(error) => StreamEnd::Error(error),
     };
     match end {
@@ -90,8 +84,8 @@ struct RecordStream<'a> {
     seen: tokio::sync::watch::Receiver<LifecycleState>,
     places: Vec<TapPoint>,
     inspection: Inspection,
-    /// The inspections of the other nodes of a cluster that run units of the pipeline.
-    others: SelectAll<PeerSocket>,
+    /// `None` if the records of other nodes are not shown.
+    elsewhere: Option<Elsewhere<'a>>,
 }
 
 impl<'a> RecordStream<'a> {
@@ -102,15 +96,9 @@ impl<'a> RecordStream<'a> {
         seen.mark_changed();
         let places = Self::places(view, request)?;
         let inspection = Self::look(&taps, request, &places);
-        Ok(RecordStream { view, request, form, taps, seen, places, inspection, others: SelectAll::new() })
-    }
-
-    /// Opens the inspections of the other nodes.
-    async fn join_others(&mut self) {
-        let (Some(peers), Some(target)) = (&self.view.peers, &self.request.elsewhere) else { return };
-        let owners = peers.owners(&self.request.pipeline).await;
-        let opened = join_all(owners.iter().map(|peer| peers.websocket(peer, target))).await;
-        self.others.extend(opened.into_iter().flatten());
+        let cluster = view.peers.as_ref().zip(request.elsewhere.as_ref());
+        let elsewhere = cluster.map(|(peers, target)| Elsewhere::new(peers, id, target));
+        Ok(RecordStream { view, request, form, taps, seen, places, inspection, elsewhere })
     }
 
     fn places(view: &View, request: &Request) -> Result<Vec<TapPoint>, ApiError> {
@@ -154,8 +142,8 @@ impl<'a> RecordStream<'a> {
                     Err(error) => return StreamEnd::Error(error),
                 },
                 _ = account.tick() => self.account(),
-                Some(frame) = self.others.next(), if !self.others.is_empty() => frame.ok().and_then(frame::relayed).into_iter().collect(),
-                tapped = self.inspection.next() => self.written(tapped).await.into_iter().collect(),
+                relayed = elsewhere::next(&mut self.elsewhere) => vec![relayed],
+                tapped = self.inspection.next() => written(self.form, &self.places, tapped).await.into_iter().collect(),
             };
             if send(socket, frames).await.is_break() {
                 return StreamEnd::Gone;
@@ -197,23 +185,23 @@ impl<'a> RecordStream<'a> {
         });
         (dropped > 0).then(|| frame::dropped(dropped)).into_iter().chain(failed).collect()
     }
+}
 
-    async fn written(&self, tapped: TappedRecord) -> Option<Message> {
-        let form = self.form;
-        let written = if tapped.record.weight() < HEAVY {
-            frame::record(form, &tapped, &self.places)
-        } else {
-            let places = self.places.clone();
-            match spawn_blocking(move || frame::record(form, &tapped, &places)).await {
-                Ok(written) => written,
-                // The service ends.
-                Err(_) => pending().await,
-            }
-        };
-        match written {
-            Ok(message) => Some(message),
-            Err(fault) => (form == FrameFormat::Own).then(|| frame::failed(1, &fault.message())),
+/// Writes a record as a frame; `None` if it cannot be written and the format has no frame that says so.
+async fn written(form: FrameFormat, places: &[TapPoint], tapped: TappedRecord) -> Option<Message> {
+    let written = if tapped.record.weight() < HEAVY {
+        frame::record(form, &tapped, places)
+    } else {
+        let places = places.to_vec();
+        match spawn_blocking(move || frame::record(form, &tapped, &places)).await {
+            Ok(written) => written,
+            // The service ends.
+            Err(_) => pending().await,
         }
+    };
+    match written {
+        Ok(message) => Some(message),
+        Err(fault) => (form == FrameFormat::Own).then(|| frame::failed(1, &fault.message())),
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use anabranch_settings::declaration::{REPLACED, SettingType, find};
 use serde_json::Value;
 
+use super::credentials::{Declared, holds_a_credential};
 use super::line;
 use crate::document::scalar;
 use crate::report::{Line, Outcome};
@@ -76,7 +77,8 @@ impl ServiceSettings {
             self.lines.push(line(name, Outcome::NotCarried, "", note.unwrap_or("this setting has no counterpart")));
             return;
         };
-        if key.secret && !value.is_empty() && !value.contains("${") {
+        let declared = if key.secret { Declared::Secret } else { Declared::Plain };
+        if holds_a_credential(declared, name, value) {
             let variable = key.variable();
             self.lines.push(line(name, Outcome::Carried, &format!("the variable {variable}"), ""));
             self.secrets.push((variable, format!("the value of {name} in conduit.yaml")));

@@ -1,7 +1,7 @@
 //! Converters: how keys and values of messages are encoded.
 
 use super::draft::Draft;
-use super::shape::{Form, IS_NOT_DELETION, Shape, json_of};
+use super::shape::{Form, IS_NOT_DELETION, Shape, WrittenAsJson, json_of};
 use crate::document::Part;
 
 /// A converter of Kafka Connect.
@@ -42,13 +42,28 @@ impl Side {
     }
 }
 
+/// Returns the class of a converter, as the connector or the worker sets it; empty if neither does.
+fn class(draft: &Draft<'_>, side: Side) -> String {
+    let name = format!("{}.converter", side.name());
+    draft.peek(&name).map(str::to_owned).or_else(|| draft.of_worker(&name)).unwrap_or_default()
+}
+
+fn is_json(class: &str) -> bool {
+    class.starts_with("org.apache.kafka.") && class.ends_with(".JsonConverter")
+}
+
+/// Returns what the converters of a source connector write as JSON, before they are taken.
+pub(super) fn written_as_json(draft: &Draft<'_>) -> WrittenAsJson {
+    WrittenAsJson { key: is_json(&class(draft, Side::Key)), value: is_json(&class(draft, Side::Value)) }
+}
+
 /// Takes a converter with its settings. `to` is its place in the pipeline.
 fn take(draft: &mut Draft<'_>, side: Side, to: &str) -> Converter {
     let name = format!("{}.converter", side.name());
     let prefix = format!("{name}.");
+    let class = class(draft, side);
     let own = draft.take(&name);
     let mut settings = draft.take_prefixed(&prefix);
-    let class = own.clone().or_else(|| draft.of_worker(&name)).unwrap_or_default();
     let schemas_setting = format!("{prefix}schemas.enable");
     let schemas = settings.remove("schemas.enable");
     let has_schemas = schemas.is_some();
@@ -58,7 +73,7 @@ fn take(draft: &mut Draft<'_>, side: Side, to: &str) -> Converter {
     };
     let converter = match class.rsplit('.').next().unwrap_or_default() {
         "" => Converter::Unknown,
-        "JsonConverter" if class.starts_with("org.apache.kafka.") => {
+        "JsonConverter" if is_json(&class) => {
             Converter::Json { schemas: schemas.is_none_or(|schemas| !schemas.trim().eq_ignore_ascii_case("false")) }
         }
         "AvroConverter" => Converter::Avro,
@@ -210,7 +225,7 @@ pub(super) fn encode(draft: &mut Draft<'_>, shape: &Shape, destination: &mut Par
                 "the schema is that of the source, not of the connector",
             );
         }
-        (Form::Fields, Converter::Json { schemas: true }) => {
+        (Form::Fields | Form::Json, Converter::Json { schemas: true }) => {
             destination.set("sdk.record.format", "recfmt/raw");
             draft.changed(
                 "value.converter",

@@ -3,7 +3,8 @@
 use super::database::{Login, Names};
 use super::draft::Draft;
 use super::kafka;
-use super::shape::{Form, Shape, TOPIC, Topic};
+use super::shape::{Form, Shape, TOPIC, Timestamp, Topic};
+use super::transforms::list;
 use super::{converters, dead_letters, transforms};
 use crate::document::Part;
 use crate::expression::{action, constant, metadata, reference};
@@ -24,6 +25,8 @@ pub(super) fn convert(mut draft: Draft<'_>) -> Job {
         topic: Topic::Template(topic),
         has_schema: true,
         has_deletions: true,
+        timestamp: Timestamp::Partial,
+        as_json: converters::written_as_json(&draft),
     };
     transforms::convert(&mut draft, &mut shape);
     let mut destination = kafka::destination(&mut draft, &shape);
@@ -98,28 +101,15 @@ fn url(draft: &mut Draft<'_>, part: &mut Part) {
     draft.leave_out(&["database.tcpKeepAlive"], "connections are always kept alive");
 }
 
-/// `table.include.list` is a list of regular expressions for `schema.table`.
+/// `table.include.list` is a list of regular expressions for `schema.table`, each for the whole name.
 fn names(draft: &mut Draft<'_>, part: &mut Part) {
     let tables = draft.take_any(&["table.include.list", "table.whitelist"]);
     let schemas = draft.take_any(&["schema.include.list", "schema.whitelist"]);
     let mut plain = Vec::new();
-    let mut is_plain = true;
     if let Some((setting, tables)) = &tables {
-        for pattern in tables.split(',').map(str::trim).filter(|pattern| !pattern.is_empty()) {
-            match simple_pattern(pattern) {
-                Some(name) => plain.push(name),
-                None => is_plain = false,
-            }
-        }
-        report(draft, setting, is_plain);
+        plain = patterns(draft, setting, tables, table_pattern);
     } else if let Some((setting, schemas)) = &schemas {
-        for pattern in schemas.split(',').map(str::trim).filter(|pattern| !pattern.is_empty()) {
-            match simple_pattern(pattern) {
-                Some(schema) => plain.push(format!("{schema}.*")),
-                None => is_plain = false,
-            }
-        }
-        report(draft, setting, is_plain);
+        plain = patterns(draft, setting, schemas, |schema| Some(format!("{}.*", name_pattern(schema)?)));
     } else {
         plain.push("public.*".to_owned());
         draft.unsure(
@@ -128,8 +118,17 @@ fn names(draft: &mut Draft<'_>, part: &mut Part) {
             "without a list, Debezium reads all schemas; the pipeline reads public: add the others as schema.*",
         );
     }
-    if let (Some(_), Some((setting, _))) = (&tables, &schemas) {
-        draft.carried(setting, "tables.tables");
+    if let (Some(_), Some((setting, schemas))) = (&tables, &schemas) {
+        let all: Vec<String> = list(schemas).iter().filter_map(|schema| name_pattern(schema)).collect();
+        let is_in =
+            |table: &String| table.split_once('.').is_some_and(|(schema, _)| all.iter().any(|one| one == schema));
+        match plain.iter().all(is_in) {
+            true => draft.carried(setting, "tables.tables"),
+            false => draft.blocked(
+                setting,
+                "a table must be in a schema of this list, too: leave the tables of other schemas out of `tables`",
+            ),
+        }
     }
     if plain.is_empty() {
         let unknown = draft.unknown("POSTGRES_TABLES", "the tables to read, as schema.table, separated by commas");
@@ -144,24 +143,45 @@ fn names(draft: &mut Draft<'_>, part: &mut Part) {
     }
 }
 
-fn report(draft: &mut Draft<'_>, setting: &str, is_plain: bool) {
-    match is_plain {
+/// Returns what a list of expressions becomes in `tables`. If one has no counterpart, the user has to write it.
+fn patterns(
+    draft: &mut Draft<'_>,
+    setting: &str,
+    expressions: &str,
+    pattern: impl Fn(&str) -> Option<String>,
+) -> Vec<String> {
+    let expressions = list(expressions);
+    let patterns: Vec<String> = expressions.iter().filter_map(|expression| pattern(expression)).collect();
+    match patterns.len() == expressions.len() {
         true => draft.carried(setting, "tables.tables"),
         false => draft.blocked(
             setting,
-            "a regular expression is not a name: write the tables as schema.table, or schema.* for all of a schema",
+            "`tables` has names, in which a star stands for any text, not regular expressions: list the tables there",
         ),
     }
+    patterns
 }
 
-/// Returns the name that a simple expression matches: `public\.orders`, `public.orders`, `public.*`, `public\..*`.
-fn simple_pattern(pattern: &str) -> Option<String> {
-    if let Some(schema) = pattern.strip_suffix("\\..*").or_else(|| pattern.strip_suffix(".*")) {
-        return simple_pattern(schema).map(|schema| format!("{schema}.*"));
-    }
-    let name = pattern.replace("\\.", ".");
-    let is_name = name.chars().all(|c| c.is_alphanumeric() || "_.-".contains(c));
-    (is_name && !name.is_empty()).then_some(name)
+/// Returns the pattern of a table for an expression that matches `schema.table`: `public.orders` for `public\.orders`,
+/// `public.cust*` for `public.cust.*`. `None` if a pattern cannot express it.
+fn table_pattern(expression: &str) -> Option<String> {
+    // A dot that is not escaped matches the one between the names; one with a quantifier matches other text.
+    let is_dot = |at: usize| !expression[at + 1..].starts_with(['*', '+', '?', '{']);
+    let Some(at) = expression.match_indices('.').map(|(at, _)| at).find(|at| is_dot(*at)) else {
+        // `public.*` alone matches all tables of all schemas whose names begin so.
+        let schema = expression.strip_suffix(".*").and_then(name_pattern)?;
+        return Some(format!("{schema}*.*"));
+    };
+    let schema = expression[..at].strip_suffix('\\').unwrap_or(&expression[..at]);
+    Some(format!("{}.{}", name_pattern(schema)?, name_pattern(&expression[at + 1..])?))
+}
+
+/// Returns the pattern of a name for an expression that matches it: `inv*` for `inv.*`.
+fn name_pattern(expression: &str) -> Option<String> {
+    let name = expression.replace(".*", "*");
+    let is_name = name.chars().all(|c| c.is_alphanumeric() || "_-*".contains(c));
+    // Before a star that is not of `.*`, a character may be repeated or absent.
+    (is_name && !name.is_empty() && name.matches('*').count() == expression.matches(".*").count()).then_some(name)
 }
 
 fn replication(draft: &mut Draft<'_>, part: &mut Part) {
@@ -331,7 +351,10 @@ fn topic(draft: &mut Draft<'_>) -> String {
 fn columns(draft: &mut Draft<'_>) {
     if let Some((setting, columns)) = draft.take_any(&["column.exclude.list", "column.blacklist"]) {
         for column in columns.split(',').map(str::trim).filter(|column| !column.is_empty()) {
-            let name = simple_pattern(column).filter(|name| name.split('.').count() == 3 && !name.contains('*'));
+            let name = column.replace("\\.", ".");
+            let is_name =
+                name.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c)) && name.split('.').count() == 3;
+            let name = Some(name).filter(|_| is_name);
             let Some(name) = name else {
                 draft.blocked(setting, "a regular expression is not a name: remove the columns with `field.exclude`");
                 continue;

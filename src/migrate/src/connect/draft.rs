@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anabranch_record::specification::names_a_credential;
+use anabranch_plugin::secret::{names_a_credential, passwords};
 
 use super::input::{ConnectorConfig, Worker};
 use crate::document::{DeadLetters, Part, Pipeline};
@@ -220,7 +220,8 @@ impl<'a> Draft<'a> {
                 let of = if path.is_empty() { String::new() } else { format!(" in {path}") };
                 let meaning =
                     format!("the value of {key}{of}, from the provider `{provider}` ({setting} of {})", self.name);
-                SettingText::variable(&self.variables.name(&origin, key, meaning))
+                let wanted = format!("{}_{key}", self.id);
+                SettingText::variable(&self.variables.name(&origin, &wanted, meaning))
             }
         }
     }
@@ -246,7 +247,7 @@ impl<'a> Draft<'a> {
     /// Takes a setting, and gives it to a plugin under another name, unchanged.
     pub(super) fn pass(&mut self, setting: &'static str, part: &mut Part, name: &'static str) {
         if let Some(value) = self.take(setting) {
-            let value = match names_a_credential(setting) {
+            let value = match names_a_credential(setting) || passwords(&value).next().is_some() {
                 true => self.secret(setting, &value, "the credential"),
                 false => self.text(setting, &value),
             };
@@ -293,6 +294,19 @@ impl<'a> Draft<'a> {
         let left = std::mem::take(&mut self.left);
         for setting in left.keys() {
             self.blocked(setting, "this setting is not known to `migrate`: look it up, and set what corresponds to it");
+        }
+        for line in &mut self.lines {
+            let is_part = |part: &Part, id: &str, setting: &str| {
+                part.id == id && (setting.is_empty() || part.settings.iter().any(|(name, _)| *name == setting))
+            };
+            // A place that is no phrase is a part of the pipeline, and a setting of it.
+            let (id, setting) = line.to.split_once('.').unwrap_or((&line.to, ""));
+            let is_place =
+                [&source, &destination].into_iter().chain(&self.processors).any(|part| is_part(part, id, setting));
+            let is_other = line.to.contains(' ') || ["processors", "dead-letter-queue"].contains(&id);
+            if !is_place && !is_other {
+                line.to.clear();
+            }
         }
         let lines = sorted(self.lines);
         let is_blocked = lines.iter().any(|line| line.blocks);

@@ -1,7 +1,7 @@
 //! The connectors of files that are part of Kafka.
 
 use super::draft::Draft;
-use super::shape::{Form, Shape, Topic};
+use super::shape::{Form, Shape, Timestamp, Topic};
 use super::{converters, dead_letters, kafka, transforms};
 use crate::document::Part;
 use crate::expression::constant;
@@ -35,12 +35,15 @@ pub(super) fn source(mut draft: Draft<'_>) -> Job {
         "the source reads the file from its beginning: positions of Kafka Connect are not carried over",
     );
     draft.add(Part::new("no-key", "field.exclude").with("fields", ".Key").comment("Removes the number of the line."));
+    let as_json = converters::written_as_json(&draft);
     let mut shape = Shape {
         key: Form::Absent,
         value: Form::Raw,
         topic: Topic::Template(topic),
         has_schema: true,
         has_deletions: false,
+        timestamp: Timestamp::Read,
+        as_json,
     };
     transforms::convert(&mut draft, &mut shape);
     let mut destination = kafka::destination(&mut draft, &shape);
@@ -59,12 +62,10 @@ pub(super) fn sink(mut draft: Draft<'_>) -> Job {
         }
     }
     let topics = kafka::source(&mut draft);
-    let shape =
-        Shape { key: Form::Raw, value: Form::Raw, topic: Topic::InMetadata, has_schema: false, has_deletions: true };
-    let mut shape = converters::decode(&mut draft, shape);
+    let mut shape = converters::decode(&mut draft, Shape::of_messages());
     transforms::convert(&mut draft, &mut shape);
     file.set("sdk.record.format", "recfmt/raw");
-    if shape.value != Form::Raw {
+    if !matches!(shape.value, Form::Raw | Form::Json) {
         draft.changed(
             "connector.class",
             "file.sdk.record.format",

@@ -59,9 +59,9 @@ pub fn read(file: &str, text: &str) -> Result<Vec<ConnectorConfig>, InputError> 
     let stem = stem(file);
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if !text.trim_start().starts_with(['{', '[']) {
-        let settings = properties(text);
+        let mut settings = properties(text);
         if settings.contains_key("connector.class") {
-            let name = settings.get("name").cloned().unwrap_or(stem);
+            let name = settings.remove("name").filter(|name| !name.is_empty()).unwrap_or(stem);
             return Ok(vec![ConnectorConfig { name, settings, unreadable: Vec::new() }]);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::database::{from_jdbc, other_system};
 use super::draft::Draft;
-use super::shape::{Form, IS_DELETION, Shape, Topic};
+use super::shape::{Form, IS_DELETION, Shape};
 use super::transforms::{key_template, list};
 use super::{converters, dead_letters, kafka, transforms};
 use crate::document::Part;
@@ -16,11 +16,9 @@ pub(super) fn convert(mut draft: Draft<'_>) -> Job {
         return draft.refuse("connection.url", &note);
     }
     let topics = kafka::source(&mut draft);
-    let shape =
-        Shape { key: Form::Raw, value: Form::Raw, topic: Topic::InMetadata, has_schema: false, has_deletions: true };
-    let mut shape = converters::decode(&mut draft, shape);
+    let mut shape = converters::decode(&mut draft, Shape::of_messages());
     transforms::convert(&mut draft, &mut shape);
-    if shape.value == Form::Raw {
+    if matches!(shape.value, Form::Raw | Form::Json) {
         draft.blocked("value.converter", "the table needs values with fields: add a processor such as `json.decode`");
     }
     table_name(&mut draft, &mut table);
@@ -62,10 +60,17 @@ fn table_name(draft: &mut Draft<'_>, table: &mut Part) {
 /// Deletes rows, or fails: with `delete.enabled=false`, a tombstone is an error.
 fn deletions(draft: &mut Draft<'_>, shape: &Shape) {
     let enabled = draft.take("delete.enabled");
-    if enabled.is_some() {
-        draft.carried("delete.enabled", "table");
-    }
+    let is_given = enabled.is_some();
     let deletes = enabled.is_some_and(|enabled| enabled.eq_ignore_ascii_case("true"));
+    match (is_given, deletes && !shape.has_deletions) {
+        (true, true) => draft.changed(
+            "delete.enabled",
+            "",
+            "no row is deleted: the transformations drop the deletions and tombstones, as they do in Kafka Connect",
+        ),
+        (true, false) => draft.carried("delete.enabled", "table"),
+        (false, _) => {}
+    }
     if !deletes && shape.has_deletions {
         draft.add(
             Part::new("no-deletions", "error")
@@ -132,7 +137,7 @@ fn key(draft: &mut Draft<'_>, shape: &mut Shape) {
             draft.blocked("pk.fields", "all fields are the key: list them in the processor that makes the key");
         }
         "record_value" => {
-            if shape.value != Form::Raw {
+            if !matches!(shape.value, Form::Raw | Form::Json) {
                 let set = Part::new("row-key", "field.set").with("field", ".Key").with("value", key_template(&names));
                 draft.add(set.when(Some(super::shape::IS_NOT_DELETION)));
                 draft.add(Part::new("row-key", "json.decode").with("field", ".Key"));

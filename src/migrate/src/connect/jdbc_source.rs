@@ -2,7 +2,7 @@
 
 use super::database::{from_jdbc, other_system};
 use super::draft::Draft;
-use super::shape::{Form, Shape, TOPIC, Topic};
+use super::shape::{Form, Shape, TOPIC, Timestamp, Topic};
 use super::{converters, dead_letters, kafka, transforms};
 use crate::document::Part;
 use crate::expression::{action, constant, metadata};
@@ -43,6 +43,8 @@ pub(super) fn convert(mut draft: Draft<'_>) -> Job {
         topic: Topic::Template(topic),
         has_schema: true,
         has_deletions: false,
+        timestamp: Timestamp::Partial,
+        as_json: converters::written_as_json(&draft),
     };
     transforms::convert(&mut draft, &mut shape);
     let mut destination = kafka::destination(&mut draft, &shape);

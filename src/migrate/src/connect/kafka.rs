@@ -204,21 +204,25 @@ impl Security<'_, '_> {
             }
         }
         let (setting, jaas) = jaas.unwrap_or_default();
+        // The clients of the workers share a login; a connector may have its own.
+        let is_own = setting.contains(".override.");
+        let id = if is_own { format!("{}_", self.draft.id()) } else { String::new() };
         match part_of_jaas(&jaas, "username") {
             Some(user) => {
                 let user = self.draft.text(&setting, &user);
                 part.set("saslUsername", user);
             }
             None => {
-                let user = self.draft.unknown("KAFKA_SASL_USERNAME", "the user name for the login to Kafka");
+                let name = format!("{id}KAFKA_SASL_USERNAME");
+                let user = self.draft.unknown(&name, "the user name for the login to Kafka");
                 part.set("saslUsername", user);
             }
         }
         let password = part_of_jaas(&jaas, "password").unwrap_or_default();
-        // Variables of Connect stay what they are; a literal password becomes a variable that all clients share.
+        // References to providers stay what they are; a literal password becomes a variable.
         let password = match password.starts_with("${") {
             true => self.draft.text(&setting, &password),
-            false => self.draft.unknown("KAFKA_SASL_PASSWORD", "the password for the login to Kafka"),
+            false => self.draft.unknown(&format!("{id}KAFKA_SASL_PASSWORD"), "the password for the login to Kafka"),
         };
         part.set("saslPassword", password);
     }

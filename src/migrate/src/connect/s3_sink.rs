@@ -1,7 +1,7 @@
 //! The S3 sink connector of Confluent.
 
 use super::draft::Draft;
-use super::shape::{Form, IS_DELETION, Shape, TOPIC, Topic};
+use super::shape::{Form, IS_DELETION, Shape, TOPIC};
 use super::transforms::{JavaPart, java_parts};
 use super::{converters, dead_letters, kafka, transforms};
 use crate::document::Part;
@@ -12,9 +12,7 @@ pub(super) fn convert(mut draft: Draft<'_>) -> Job {
     let mut bucket = Part::new("bucket", "s3");
     connection(&mut draft, &mut bucket);
     let topics = kafka::source(&mut draft);
-    let shape =
-        Shape { key: Form::Raw, value: Form::Raw, topic: Topic::InMetadata, has_schema: false, has_deletions: true };
-    let mut shape = converters::decode(&mut draft, shape);
+    let mut shape = converters::decode(&mut draft, Shape::of_messages());
     transforms::convert(&mut draft, &mut shape);
     tombstones(&mut draft, &shape);
     let directory = draft.take("topics.dir");
@@ -154,7 +152,7 @@ fn partitions(draft: &mut Draft<'_>, bucket: &mut Part, shape: &Shape) {
             for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
                 let path: Vec<&str> = name.split('.').collect();
                 let value = match shape.value {
-                    Form::Raw => {
+                    Form::Raw | Form::Json => {
                         draft.blocked("partition.field.name", "the value is a text or bytes, without fields");
                         break;
                     }
@@ -228,7 +226,7 @@ fn time(draft: &mut Draft<'_>, shape: &Shape) -> String {
                 "the field must be a time as RFC 3339: make one of a number with `time.parse`, and of a time with `time.format`",
             );
             draft.carried("timestamp.field", "bucket.folder");
-            if shape.value == Form::Raw {
+            if matches!(shape.value, Form::Raw | Form::Json) {
                 draft.blocked("timestamp.field", "the value is a text or bytes, without fields");
                 return message();
             }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub(super) use keys::key_template;
 pub(super) use times::{JavaPart, java_parts};
 
-use super::draft::Draft;
+use super::draft::{Draft, id_from};
 use super::kafka::is_rust_pattern;
 use super::shape::{Form, IS_DELETION, IS_NOT_DELETION, Shape};
 use crate::document::Part;
@@ -23,6 +23,8 @@ struct Transform {
     alias: String,
     /// True if it changes keys, not values.
     is_key: bool,
+    /// True if a later transformation puts the same key or value into a field.
+    is_put_into_field: bool,
     /// The records that it is applied to; `None` = all.
     condition: Option<String>,
     /// Its settings that are not converted yet.
@@ -57,11 +59,11 @@ impl Transform {
     }
 
     fn carried(&self, draft: &mut Draft<'_>, name: &str) {
-        draft.carried(&self.setting(name), &self.alias);
+        draft.carried(&self.setting(name), &id_from(&self.alias));
     }
 
     fn changed(&self, draft: &mut Draft<'_>, name: &str, note: &str) {
-        draft.changed(&self.setting(name), &self.alias, note);
+        draft.changed(&self.setting(name), &id_from(&self.alias), note);
     }
 
     fn blocked(&self, draft: &mut Draft<'_>, name: &str, note: &str) {
@@ -114,7 +116,9 @@ impl Transform {
         let what = if self.is_key { "key" } else { "value" };
         let note = match self.form(shape) {
             Form::Fields => return true,
-            Form::Raw => format!("the {what} is a text or bytes at this place, without fields: decode it first"),
+            Form::Raw | Form::Json => {
+                format!("the {what} is a text or bytes at this place, without fields: decode it first")
+            }
             Form::Absent => format!("the record has no {what} at this place"),
             Form::Envelope => {
                 "the row is in Debezium's envelope at this place: add ExtractNewRecordState before it, or \
@@ -145,8 +149,8 @@ pub(super) fn convert(draft: &mut Draft<'_>, shape: &mut Shape) {
     }
     let aliases = list(&named.unwrap_or_default());
     let mut predicates = Predicates::take(draft);
-    for alias in aliases {
-        convert_one(draft, shape, &alias, &mut predicates);
+    for (index, alias) in aliases.iter().enumerate() {
+        convert_one(draft, shape, alias, &aliases[index + 1..], &mut predicates);
     }
     predicates.finish(draft);
     for name in draft.take_prefixed("transforms.").into_keys() {
@@ -157,10 +161,10 @@ pub(super) fn convert(draft: &mut Draft<'_>, shape: &mut Shape) {
     }
 }
 
-fn convert_one(draft: &mut Draft<'_>, shape: &mut Shape, alias: &str, predicates: &mut Predicates) {
+fn convert_one(draft: &mut Draft<'_>, shape: &mut Shape, alias: &str, later: &[String], predicates: &mut Predicates) {
     let left = draft.take_prefixed(&format!("transforms.{alias}."));
     let names: Vec<String> = left.keys().map(|name| format!("transforms.{alias}.{name}")).collect();
-    apply(draft, shape, alias, left, predicates);
+    apply(draft, shape, alias, later, left, predicates);
     for name in names {
         if !draft.is_reported(&name) {
             draft.left_out(&name, "it belongs to the transformation; see its other settings");
@@ -172,13 +176,18 @@ fn apply(
     draft: &mut Draft<'_>,
     shape: &mut Shape,
     alias: &str,
+    later: &[String],
     mut left: BTreeMap<String, String>,
     predicates: &mut Predicates,
 ) {
     let class = left.remove("type").unwrap_or_default();
     let class = class.trim();
     let (class, side) = class.split_once('$').unwrap_or((class, "Value"));
-    let mut transform = Transform { alias: alias.to_owned(), is_key: side == "Key", condition: None, left };
+    let hoists = format!("org.apache.kafka.connect.transforms.HoistField${side}");
+    let is_put_into_field =
+        later.iter().any(|later| draft.peek(&format!("transforms.{later}.type")) == Some(hoists.as_str()));
+    let mut transform =
+        Transform { alias: alias.to_owned(), is_key: side == "Key", is_put_into_field, condition: None, left };
     let predicate = transform.take("predicate");
     let negate = transform.take("negate");
     let mut is_known = true;
@@ -304,9 +313,4 @@ impl Predicates {
             );
         }
     }
-}
-
-/// Returns the expression that reads the timestamp of a message, in nanoseconds since 1970.
-fn timestamp() -> String {
-    metadata("recfmt.createdAt")
 }

@@ -50,9 +50,10 @@ fn each_kind_ends() {
     let body = parse_value(br#"{"next":"b","end":null,"empty":"","url":"/items?p=2","foreign":"http://y/","list":[]}"#)
         .unwrap();
     let base = url("http://x/items");
-    let after = |next: NextPage, page: PageRequest, records| {
-        paging(next).after(&page, &base, &HeaderMap::new(), &body, records)
+    let honoured = |next: NextPage, page: PageRequest, records, is_honoured| {
+        paging(next).after(&page, &base, &HeaderMap::new(), &body, records, is_honoured)
     };
+    let after = |next: NextPage, page: PageRequest, records| honoured(next, page, records, false);
     let pointer = |text| JsonPointer::parse(text).unwrap();
     let cursor = |text| NextPage::Cursor(pointer(text), "cursor".into());
     assert_eq!(after(cursor("/next"), PageRequest::First, 0), Ok(Some(PageRequest::Cursor("b".to_owned()))));
@@ -67,11 +68,13 @@ fn each_kind_ends() {
         after(NextPage::Url(pointer("/foreign")), PageRequest::First, 0),
         Err(InvalidPage::Foreign("http://y".to_owned()))
     );
-    let offset = || NextPage::Offset { parameter: "offset".into(), size: 2 };
+    let offset = || NextPage::Offset { parameter: "offset".into() };
     assert_eq!(after(offset(), PageRequest::First, 2), Ok(Some(PageRequest::Offset(2))));
-    assert_eq!(after(offset(), PageRequest::Offset(2), 2), Ok(Some(PageRequest::Offset(4))));
-    assert_eq!(after(offset(), PageRequest::Offset(4), 1), Ok(None));
-    let number = || NextPage::Number { parameter: "page".into(), size: 2, first: 0 };
-    assert_eq!(after(number(), PageRequest::First, 2), Ok(Some(PageRequest::Number(1))));
+    assert_eq!(after(offset(), PageRequest::Offset(2), 1), Ok(Some(PageRequest::Offset(3))), "a limit of the server");
+    assert_eq!(after(offset(), PageRequest::Offset(3), 0), Ok(None));
+    assert_eq!(honoured(offset(), PageRequest::Offset(2), 2, true), Ok(Some(PageRequest::Offset(4))));
+    assert_eq!(honoured(offset(), PageRequest::Offset(4), 1, true), Ok(None), "the server honours the size of 2");
+    let number = || NextPage::Number { parameter: "page".into(), first: 0 };
+    assert_eq!(after(number(), PageRequest::First, 1), Ok(Some(PageRequest::Number(1))));
     assert_eq!(after(number(), PageRequest::Number(1), 0), Ok(None));
 }

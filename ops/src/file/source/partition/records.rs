@@ -69,7 +69,11 @@ impl FilePartition {
         let copy = Bytes::copy_from_slice(&self.buffer[start..last.end]);
         let mut records = Vec::with_capacity(found.len());
         for (place, payload) in found {
-            records.push(self.record(&place, place.record, copy.slice(payload.start - start..payload.end - start)));
+            records.push(self.record(
+                &place,
+                place.record,
+                Data::Raw(copy.slice(payload.start - start..payload.end - start)),
+            ));
         }
         self.delivered = records.last().map(|last| last.position().clone());
         Ok(records)
@@ -93,20 +97,20 @@ impl FilePartition {
     }
 
     /// Builds the record that ends at `place`.
-    pub(super) fn record(&mut self, place: &ContentPosition, number: u64, payload: Bytes) -> Record {
+    pub(super) fn record(&mut self, place: &ContentPosition, number: u64, payload: Data) -> Record {
         let mut room = [0; LONGEST + 20];
         let end = place.encode(&mut room);
         if matches!(self.format.framing, Framing::Whole) {
             let position = Position(self.arena.copy(&room[..end]));
             let key = Data::text(self.shown.as_str());
-            return self.with_metadata(Record::create(position, key, Data::Raw(payload)));
+            return self.with_metadata(Record::create(position, key, payload));
         }
         let mut digits = itoa::Buffer::new();
         let digits = digits.format(number).as_bytes();
         room[end..end + digits.len()].copy_from_slice(digits);
         let mut position = self.arena.copy(&room[..end + digits.len()]);
         let key = position.split_off(end);
-        self.with_metadata(Record::create(Position(position), Data::Raw(key), Data::Raw(payload)))
+        self.with_metadata(Record::create(Position(position), Data::Raw(key), payload))
     }
 
     pub(super) fn with_metadata(&self, mut record: Record) -> Record {
@@ -124,7 +128,7 @@ impl FilePartition {
             self.advance(frame.len, false);
             return Ok(PartitionStep::Busy);
         };
-        let bytes = Bytes::copy_from_slice(&self.buffer[self.at..][payload]);
+        let bytes = Data::Raw(Bytes::copy_from_slice(&self.buffer[self.at..][payload]));
         let record = if frame.len < rest {
             self.advance(frame.len, true);
             let place = self.place;

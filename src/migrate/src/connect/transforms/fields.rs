@@ -1,10 +1,12 @@
 //! Transformations of fields: InsertField, ReplaceField, MaskField, Cast, Flatten.
 
-use super::{Transform, list, timestamp, unmarked};
+use anabranch_plugin::secret::names_a_credential;
+
+use super::{Transform, list, unmarked};
 use crate::connect::draft::Draft;
-use crate::connect::shape::Shape;
+use crate::connect::shape::{Shape, Timestamp};
 use crate::document::Part;
-use crate::expression::{action, constant, quoted};
+use crate::expression::{action, constant, metadata, quoted};
 
 pub(super) fn insert(transform: &mut Transform, draft: &mut Draft<'_>, shape: &mut Shape) {
     let is_possible = transform.has_fields(draft, shape);
@@ -21,16 +23,31 @@ pub(super) fn insert(transform: &mut Transform, draft: &mut Draft<'_>, shape: &m
     }
     if let Some(name) = transform.take("timestamp.field") {
         let name = unmarked(&name);
-        if is_possible {
-            set(transform, draft, shape, name, action(&timestamp()));
-            let parse = transform.part("time.parse").with("field", transform.reference(name)).with("layout", "unix_ns");
+        let time = match shape.timestamp {
+            Timestamp::InMetadata => Some((action(&metadata("recfmt.createdAt")), "unix_ns")),
+            Timestamp::Read => Some((action("date \"2006-01-02T15:04:05.000Z07:00\" now"), "rfc3339")),
+            Timestamp::Partial => None,
+        };
+        if let (true, Some((value, layout))) = (is_possible, &time) {
+            set(transform, draft, shape, name, value.clone());
+            let parse = transform.part("time.parse").with("field", transform.reference(name)).with("layout", *layout);
             transform.add(draft, parse);
             if !shape.has_schema {
                 let format = transform.part("time.format").with("field", transform.reference(name));
                 transform.add(draft, format.with("layout", "unix_ms"));
             }
         }
-        transform.carried(draft, "timestamp.field");
+        match shape.timestamp {
+            Timestamp::InMetadata => transform.carried(draft, "timestamp.field"),
+            Timestamp::Read => {
+                transform.changed(draft, "timestamp.field", "it is the time at which the processor gets the record");
+            }
+            Timestamp::Partial => transform.blocked(
+                draft,
+                "timestamp.field",
+                "the rows of a snapshot have no timestamp: remove the transformation, or set the field to a column",
+            ),
+        }
     }
     for name in ["partition.field", "offset.field"] {
         if transform.take(name).is_some() {
@@ -39,7 +56,11 @@ pub(super) fn insert(transform: &mut Transform, draft: &mut Draft<'_>, shape: &m
     }
     if let Some(name) = transform.take("static.field") {
         let raw = transform.take("static.value").unwrap_or_default();
-        let value = draft.text(&transform.setting("static.value"), &raw);
+        let setting = transform.setting("static.value");
+        let value = match names_a_credential(unmarked(&name)) && !raw.is_empty() {
+            true => draft.secret(&setting, &raw, "the value of the field"),
+            false => draft.text(&setting, &raw),
+        };
         if is_possible {
             let part = transform.part("field.set").with("field", transform.reference(unmarked(&name)));
             let mut part = part.when(transform.of_present(shape).as_deref());

@@ -12,18 +12,23 @@ pub(super) fn extract(transform: &mut Transform, draft: &mut Draft<'_>, shape: &
         return;
     }
     let value = transform.field(&name);
-    let template = format!(
-        "{{{{ if {} }}}}{{{{ {value} }}}}{{{{ else }}}}{{{{ toJson {value} }}}}{{{{ end }}}}",
-        is_kind("string", &value)
-    );
+    let is_written = if transform.is_key { shape.as_json.key } else { shape.as_json.value };
+    let is_json = is_written || transform.is_put_into_field;
+    let template = match is_json {
+        true => format!("{{{{ toJson {value} }}}}"),
+        false => format!(
+            "{{{{ if {} }}}}{{{{ {value} }}}}{{{{ else }}}}{{{{ toJson {value} }}}}{{{{ end }}}}",
+            is_kind("string", &value)
+        ),
+    };
     let part = transform.part("field.set").with("field", transform.base()).with("value", template);
     draft.add(part.when(transform.of_present(shape).as_deref()));
-    transform.changed(
-        draft,
-        "field",
-        "the result is raw data: a text as it is, other values as JSON; for a map, add `json.decode` after it",
-    );
-    transform.set_form(shape, Form::Raw);
+    let note = match is_json {
+        true => "the result is the JSON text of the value; times and bytes become texts",
+        false => "the result is raw data: a text as it is, other values as JSON; for a map, add `json.decode` after it",
+    };
+    transform.changed(draft, "field", note);
+    transform.set_form(shape, if is_json { Form::Json } else { Form::Raw });
 }
 
 pub(super) fn hoist(transform: &mut Transform, draft: &mut Draft<'_>, shape: &mut Shape) {

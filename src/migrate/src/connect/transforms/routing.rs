@@ -1,5 +1,7 @@
 //! Transformations of topics, headers and of the stream: RegexRouter, InsertHeader, DropHeaders, Filter.
 
+use anabranch_plugin::secret::names_a_credential;
+
 use super::{Transform, list};
 use crate::connect::draft::Draft;
 use crate::connect::kafka::is_rust_pattern;
@@ -71,7 +73,11 @@ fn header(name: &str) -> String {
 pub(super) fn insert_header(transform: &mut Transform, draft: &mut Draft<'_>) {
     let name = transform.take("header").unwrap_or_default();
     let raw = transform.take("value.literal").unwrap_or_default();
-    let value = draft.text(&transform.setting("value.literal"), &raw);
+    let setting = transform.setting("value.literal");
+    let value = match names_a_credential(&name) && !raw.is_empty() {
+        true => draft.secret(&setting, &raw, "the value of the header"),
+        false => draft.text(&setting, &raw),
+    };
     let mut part: Part = transform.part("field.set").with("field", header(&name));
     part.set("value", if value.is_variable() { value } else { constant(&raw).into() });
     transform.add(draft, part);

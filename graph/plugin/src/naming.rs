@@ -1,4 +1,4 @@
-//! Names of objects.
+//! Names of the objects and files that a destination creates, one or more for each write.
 //!
 //! The name of an object is derived from its content: the records (position, operation, key and payload) and their
 //! order. The same batch has the same name, so that writing it again overwrites it. A different batch has a different
@@ -7,33 +7,37 @@
 
 use std::collections::HashMap;
 
-use anabranch_record::fault::Fault;
 use anabranch_record::json::write_data;
 use anabranch_record::{Data, Record};
 use sha2::{Digest, Sha256};
 
 /// Number of characters of a name without its number.
-pub(super) const LENGTH: usize = 32;
+pub const LENGTH: usize = 32;
 
 /// Minimum number of remembered names. Equal batches are copies of the same records and come close together.
 const REMEMBERED: usize = 1 << 16;
 
 /// Hash of an object's records while they are collected.
-pub(super) struct BatchHash {
+#[derive(Debug)]
+pub struct BatchHash {
     sum: Sha256,
     scratch: Vec<u8>,
 }
 
+impl Default for BatchHash {
+    fn default() -> Self {
+        BatchHash::new()
+    }
+}
+
 impl BatchHash {
-    pub(super) fn new() -> Self {
+    /// Creates the hash of no records.
+    pub fn new() -> Self {
         BatchHash { sum: Sha256::new(), scratch: Vec::new() }
     }
 
     /// Adds a record without its metadata, which include the time of the read.
-    ///
-    /// # Errors
-    /// Fails if the record contains numbers that JSON cannot represent.
-    pub(super) fn add(&mut self, record: &Record) -> Result<(), Fault> {
+    pub fn add(&mut self, record: &Record) {
         self.part(&record.position().0);
         self.part(&[record.operation as u8]);
         for data in [&record.key, &record.payload.before, &record.payload.after] {
@@ -46,15 +50,17 @@ impl BatchHash {
                 Data::Structured(_) => {
                     let mut text = std::mem::take(&mut self.scratch);
                     text.clear();
-                    let written = write_data(data, &mut text);
+                    if write_data(data, &mut text).is_err() {
+                        // Numbers that JSON cannot represent, such as an infinite one.
+                        text.clear();
+                        text.extend_from_slice(format!("{data:?}").as_bytes());
+                    }
                     self.sum.update([2]);
                     self.part(&text);
                     self.scratch = text;
-                    written?;
                 }
             }
         }
-        Ok(())
     }
 
     fn part(&mut self, bytes: &[u8]) {
@@ -64,7 +70,8 @@ impl BatchHash {
 }
 
 /// Assigns unique names: a batch that equals an earlier one, but is not a repetition of it, gets a number.
-pub(super) struct UniqueNames {
+#[derive(Debug)]
+pub struct UniqueNames {
     /// Hash of pipeline and connector, so that two connectors may share a prefix.
     owner: Sha256,
     used: HashMap<u128, u32>,
@@ -73,7 +80,8 @@ pub(super) struct UniqueNames {
 }
 
 impl UniqueNames {
-    pub(super) fn new(pipeline: &str, connector: &str) -> Self {
+    /// Creates the names of a connector. Those of other connectors and pipelines differ.
+    pub fn new(pipeline: &str, connector: &str) -> Self {
         let mut owner = Sha256::new();
         for part in [pipeline, connector] {
             owner.update((part.len() as u64).to_le_bytes());
@@ -83,12 +91,12 @@ impl UniqueNames {
     }
 
     /// Begins a write. If the last write was not committed, this one repeats it, with the same names.
-    pub(super) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.given.clear();
     }
 
     /// Returns the name of an object.
-    pub(super) fn name(&mut self, folder: &str, identity: BatchHash) -> String {
+    pub fn name(&mut self, folder: &str, identity: BatchHash) -> String {
         let mut sum = self.owner.clone();
         sum.update((folder.len() as u64).to_le_bytes());
         sum.update(folder);
@@ -105,7 +113,7 @@ impl UniqueNames {
     }
 
     /// Commits the write.
-    pub(super) fn commit(&mut self) {
+    pub fn commit(&mut self) {
         for name in std::mem::take(&mut self.given) {
             let times = self.times(name) + 1;
             self.used.insert(name, times);
@@ -130,7 +138,7 @@ mod tests {
         let mut identity = BatchHash::new();
         for (position, payload) in rows {
             let position = Position::copy_from(position.as_bytes());
-            identity.add(&Record::create(position, Data::Absent, Data::text(*payload))).unwrap();
+            identity.add(&Record::create(position, Data::Absent, Data::text(*payload)));
         }
         identity
     }
