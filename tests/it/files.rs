@@ -181,23 +181,32 @@ fn a_damaged_file_is_named_and_the_others_are_read() {
     workspace.write("in/a.gz", damaged);
     workspace.write("in/b.gz", &gzip(b"cut\n".repeat(1000).as_slice())[..40]);
     workspace.write("in/c.gz", gzip(b"fine\n"));
-    let queue = "    dead-letter-queue: { plugin: file, window-size: 0, settings: { path: letters.ndjson } }\n";
-    let text = pipeline("path: \"in/*.gz\"", "path: out.ndjson", "") + queue;
-    workspace.write("pipelines/p.yaml", text);
-    let output = workspace.run(&["run", "--once"]).both();
+    workspace.write("pipelines/p.yaml", pipeline("path: \"in/*.gz\"", "path: out.ndjson", ""));
+    let output = workspace.run(&["run", "--once"]).expect_code(7).both();
+    assert!(output.contains("in/a.gz: the gzip data is damaged before byte"), "{output}");
     assert!(output.contains("in/b.gz ends in the middle of a compressed member"), "{output}");
-    let texts: Vec<String> = delivered(&workspace).into_iter().map(|(_, text)| text).collect();
-    let count = |wanted: &str| texts.iter().filter(|text| *text == wanted).count();
+    let count = |wanted: &str| delivered(&workspace).iter().filter(|(_, text)| text == wanted).count();
     assert_eq!((count("good"), count("fine")), (3, 1));
-    let letters = workspace.lines("letters.ndjson");
-    assert_eq!(letters.len(), 1, "{letters:?}");
-    assert!(letters[0].contains("file_corrupt") && letters[0].contains("in/a.gz"), "{}", letters[0]);
-    // The rest comes, and is read.
+    // The damage is no record that could be replayed.
+    let letters = workspace.run(&["dlq", "list", "p"]).both();
+    assert!(!letters.contains("a.gz"), "{letters}");
+    // The rest comes, the damaged file is repaired in place, and both are read.
     workspace.write("in/b.gz", gzip(b"cut\n".repeat(1000).as_slice()));
+    workspace.write("in/a.gz", [gzip(&b"good\n".repeat(3)), gzip(b"better\n")].concat());
     workspace.once();
-    let texts: Vec<String> = delivered(&workspace).into_iter().map(|(_, text)| text).collect();
-    assert_eq!(texts.iter().filter(|text| *text == "cut").count(), 1000);
-    assert_eq!(workspace.lines("letters.ndjson").len(), 1, "the damage is reported once");
+    assert_eq!((count("cut"), count("good"), count("better")), (1000, 3, 1));
+}
+
+#[test]
+fn a_destination_that_writes_files_where_the_source_reads_is_warned_about() {
+    let workspace = Workspace::new();
+    let path = "path: 'w/{{ index .Metadata \"file.path\" }}.out'";
+    for (source, warns) in [("w/*", true), ("w/", true), ("v/*", false), ("w/*.in", false)] {
+        workspace.write("pipelines/p.yaml", pipeline(&format!("path: \"{source}\""), path, ""));
+        let found = workspace.run(&["pipelines", "lint"]).both();
+        assert_eq!(found.contains("plan.feedback"), warns, "{source}: {found}");
+        assert_eq!(found.contains("writes files into w"), warns, "{source}: {found}");
+    }
 }
 
 /// The files below a directory, with their text; compressed ones decompressed.

@@ -242,6 +242,12 @@ fn feedback(plan: &PlanGraph, findings: &mut Diagnostics) {
                 findings.push(feeds_back_by_collection(node, source, &place));
             }
         }
+        if let Some(directory) = destination.directory() {
+            // The name of a file is known only with its record. A pattern with an ending may match none of them.
+            let file = plain_path(&format!("{}/record", directory.trim_end_matches('/')));
+            let reads = read.iter().filter(|(_, source)| source.reads_file(&file));
+            reads.for_each(|(source, _)| findings.push(may_feed_back(node, source, directory)));
+        }
         let written = destination.file();
         let Some(written) = written.map(plain_path) else { continue };
         let feeds = |source: &dyn Source| {
@@ -333,6 +339,21 @@ pub fn feeds_back(node: &Node, source: &Node) -> Diagnostic {
     .with_related(place_of(source, "path"), "read here")
     .with_path(format!("{}/settings/path", node.path))
     .with_hint("set another path for it")
+}
+
+fn may_feed_back(node: &Node, source: &Node, directory: &str) -> Diagnostic {
+    Diagnostic::warning(
+        codes::PLAN_FEEDBACK,
+        format!(
+            "{:?} writes files into {directory}, where {:?} reads every file: a record that is written there is read \
+             again, endlessly",
+            node.id, source.id
+        ),
+    )
+    .with_label(place_of(node, "path"), "written here")
+    .with_related(place_of(source, "path"), "read here")
+    .with_path(format!("{}/settings/path", node.path))
+    .with_hint("write into another directory")
 }
 
 /// Finds a dead-letter queue that would store positions with its dead letters, which have none.

@@ -12,13 +12,12 @@ pub(super) const TRAIL: usize = LastLineChecksum::LEAST;
 /// Version of the format. Earlier numbers are those of [`FilePosition`](super::position::FilePosition).
 const VERSION: u8 = 5;
 
-/// Bytes of a position, and of one with a delivered rest or a failure.
+/// Bytes of a position, and of one with a delivered rest.
 const USUAL: usize = 32;
 pub(super) const LONGEST: usize = 40;
 
 /// Bits of the flags.
 const HAS_REST: u8 = 1;
-const HAS_FAILED: u8 = 2;
 const IN_ARRAY: u8 = 4;
 
 /// Progress in the content of a file.
@@ -47,8 +46,6 @@ pub(super) enum After {
     Nothing,
     /// All of it, this many bytes, as a record without an end.
     Rest(u64),
-    /// A dead letter that says why the rest cannot be read. The file had this many bytes then.
-    Failure(u64),
 }
 
 /// Returns the checksum of the last bytes of `seen`. Before the start of a file are zeros.
@@ -99,7 +96,6 @@ impl ContentPosition {
         let (flag, extra) = match self.after {
             After::Nothing => (0, None),
             After::Rest(bytes) => (HAS_REST, Some(bytes)),
-            After::Failure(bytes) => (HAS_FAILED, Some(bytes)),
         };
         room[0] = VERSION;
         room[1..7].copy_from_slice(&self.offset.to_le_bytes()[..6]);
@@ -160,10 +156,9 @@ impl ContentResume {
         if usual[0] != VERSION {
             return None;
         }
-        let after = match (usual[31] & (HAS_REST | HAS_FAILED), extra.len()) {
+        let after = match (usual[31] & !IN_ARRAY, extra.len()) {
             (0, 0) => After::Nothing,
             (HAS_REST, 8) => After::Rest(number(extra)),
-            (HAS_FAILED, 8) => After::Failure(number(extra)),
             _ => return None,
         };
         Some(ContentResume {
@@ -182,8 +177,18 @@ impl ContentResume {
     pub(super) fn delivered(&self) -> u64 {
         match self.after {
             After::Rest(rest) => self.offset.saturating_add(rest),
-            After::Nothing | After::Failure(_) => self.offset,
+            After::Nothing => self.offset,
         }
+    }
+
+    /// Returns `true` if no file was there when the source began.
+    pub(super) fn is_of_no_file(&self) -> bool {
+        self.identity == 0 && self.is_at_start()
+    }
+
+    /// Returns `true` if nothing of the file was delivered.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.offset == 0 && self.after == After::Nothing
     }
 
     /// Returns `true` if the identity and creation time match the file that was read. The identity is not enough,
@@ -248,8 +253,9 @@ mod tests {
             }
         }
         let mut place = ContentPosition::start(1, 0);
-        place.after = After::Failure(1 << 40);
-        assert_eq!(ContentResume::decode(&place.position()).unwrap().after, After::Failure(1 << 40));
+        assert!(ContentResume::decode(&place.position()).unwrap().is_at_start());
+        place.after = After::Rest(1 << 40);
+        assert_eq!(ContentResume::decode(&place.position()).unwrap().after, After::Rest(1 << 40));
         for cut in [0, 1, USUAL - 1, USUAL, LONGEST - 1] {
             assert!(ContentResume::decode(&Position::copy_from(&place.position().0[..cut])).is_err());
         }

@@ -120,6 +120,11 @@ impl Follower {
         }
     }
 
+    /// Returns the file that is read.
+    pub(super) fn file(&self) -> Option<io::Result<File>> {
+        Some(self.current.as_ref()?.file.try_clone())
+    }
+
     /// Returns the path that is followed.
     pub(super) fn path(&self) -> &Path {
         &self.path

@@ -184,6 +184,11 @@ impl Resume {
         identity == self.identity && (self.born == 0 || born == 0 || born == self.born)
     }
 
+    /// Returns `true` if no file was there when the source began.
+    pub(super) fn is_of_no_file(&self) -> bool {
+        self.identity == 0 && self.delivered() == 0
+    }
+
     /// Returns `true` if the file was certainly read at another path.
     pub(super) fn is_of_other_path(&self, path: PathSum) -> bool {
         self.path.is_some_and(|was| was != path)
@@ -199,6 +204,10 @@ impl Resume {
         let delivered = self.delivered();
         let metadata = file.metadata()?;
         if metadata.len() < delivered {
+            return Ok(None);
+        }
+        // Every file begins like nothing, so only the file itself matches then.
+        if delivered == 0 && !self.is_of(self::identity(&metadata), self::born(&metadata)) {
             return Ok(None);
         }
         let mut start = vec![0; delivered.min(HEAD as u64) as usize];

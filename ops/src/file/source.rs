@@ -1,11 +1,13 @@
 //! The `file` source: reads the records of files and follows them.
 
+mod in_flight;
 mod input;
 mod partition;
 mod partitions;
 mod reader;
 mod settings;
 mod several;
+mod unreadable;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,12 +30,14 @@ use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
 
+use in_flight::FileAcker;
 use input::StandardInput;
 use partition::{Begin, FileFormat};
 use partitions::FilePartitions;
-use reader::{Lines, unreadable};
+use reader::Lines;
 use settings::Settings;
 use several::SeveralFiles;
+use unreadable::unreadable;
 
 use super::compression::{Codec, Compression};
 use super::content_position::{After, ContentResume};
@@ -67,7 +71,6 @@ enum Input {
 
 struct ConfiguredFile {
     path: Str,
-    limit: usize,
     input: Input,
     /// The format of the file at the path, if it turns out to be compressed.
     format: Arc<FileFormat>,
@@ -95,7 +98,6 @@ fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
     };
     Ok(Arc::new(ConfiguredFile {
         path,
-        limit: format.limit,
         input,
         format,
         polling: settings.polling_period,
@@ -129,16 +131,18 @@ impl ConfiguredFile {
     ) -> Result<OpenedSource, Fault> {
         let pace = (self.polling, self.begin);
         let files = FilePartitions::new(&self.path, pattern.clone(), format.clone(), pace, resume, host)?;
+        let acker = FileAcker(files.in_flight());
         let mut reader = SeveralFiles::new(self.path.clone(), files);
         reader.begin().await.map_err(|fault| self.as_opened(fault))?;
         self.opened.store(true, Ordering::Relaxed);
-        Ok(OpenedSource::new(Box::new(reader), Box::new(Unacknowledged)))
+        Ok(OpenedSource::new(Box::new(reader), Box::new(acker)))
     }
 
     async fn open_lines(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
-        let resume = resume.get(&Partition::ONLY).map(|mark| Resume::decode(&mark.position)).transpose()?;
-        let mut reader = Lines::new(&self.path, self.limit, resume, host);
-        if resume.is_none() && self.begin == Begin::End {
+        let stored = resume.get(&Partition::ONLY).map(|mark| Resume::decode(&mark.position)).transpose()?;
+        let resume = stored.filter(|stored| !stored.is_of_no_file());
+        let mut reader = Lines::new(&self.path, (self.format.clone(), self.polling), resume, host);
+        if stored.is_none() && self.begin == Begin::End {
             reader.begin_at_end().await?;
         }
         // Report an unreadable file immediately; a missing file may be created later.

@@ -1,6 +1,6 @@
 //! Rows of CSV (RFC 4180): line breaks in quoted values do not end a row.
 
-use super::Frame;
+use super::{BYTE_ORDER_MARK, Frame};
 
 /// The characters that separate and quote values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,9 +8,6 @@ pub(in crate::file) struct CsvDialect {
     pub(in crate::file) delimiter: u8,
     pub(in crate::file) quote: u8,
 }
-
-/// The mark that some programs write at the start of a file in UTF-8.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Search for the end of a row.
 #[derive(Clone, Copy, Debug, Default)]

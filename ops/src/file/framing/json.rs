@@ -1,9 +1,6 @@
 //! Values of JSON in a row, each on one line or several, or the elements of one array.
 
-use super::Frame;
-
-/// The mark that some programs write at the start of a file in UTF-8.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+use super::{BYTE_ORDER_MARK, Frame};
 
 /// Search for the end of a value.
 #[derive(Clone, Debug)]

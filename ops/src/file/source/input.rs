@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::mpsc::{Receiver, channel};
 
-use super::partition::FileFormat;
+use super::partition::{FileFormat, header};
 use crate::arena::Arena;
 use crate::codes;
 use crate::file::compression::{Codec, Compression, Decompressor};
@@ -167,7 +167,7 @@ impl StandardInput {
                 return Err(self.too_long());
             }
             if is_header {
-                self.metadata.insert(key::FILE_HEADER, Str::from(String::from_utf8_lossy(payload).as_ref()));
+                self.metadata.insert(key::FILE_HEADER, header(payload));
                 continue;
             }
             let payload = Bytes::copy_from_slice(payload);

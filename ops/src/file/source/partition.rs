@@ -1,5 +1,6 @@
 //! One of the files of a source, which is a partition. Everything here blocks.
 
+mod handover;
 mod opening;
 mod records;
 mod rows;
@@ -13,16 +14,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anabranch_plugin::source::Room;
+use anabranch_record::code::Code;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::Partition;
 use anabranch_record::metadata::{Metadata as RecordMetadata, key};
 use anabranch_record::text::Str;
-use anabranch_record::{Data, Position, Record};
-use bytes::Bytes;
+use anabranch_record::{Position, Record};
 
 use rows::OpenTable;
 
-use super::unreadable;
+use super::in_flight::InFlight;
+use super::unreadable::unreadable;
 use crate::arena::Arena;
 use crate::codes;
 use crate::file::compression::Compression;
@@ -30,6 +32,9 @@ use crate::file::content::{Content, ContentError};
 use crate::file::content_position::{After, ContentPosition, ContentResume, TRAIL};
 use crate::file::framing::{Framer, Framing};
 use crate::file::position::{born, identity};
+pub(super) use handover::Handover;
+use handover::Hold;
+pub(super) use opening::header;
 
 /// Time without growth after which a file that was replaced is left: its writer may still have it open.
 const GRACE: Duration = Duration::from_secs(1);
@@ -50,8 +55,11 @@ pub(super) struct FileFormat {
 /// Result of one step in a partition.
 pub(super) enum PartitionStep {
     Records(Vec<Record>),
-    /// The rest of the file cannot be read; a dead letter says so.
-    Failed(Box<Record>, Fault),
+    /// The file cannot be read further until it changes or, if `is_temporary`, now.
+    Unreadable {
+        fault: Fault,
+        is_temporary: bool,
+    },
     /// The position moved without records.
     Moved(Position),
     /// Bytes were read; the next step may have records.
@@ -95,6 +103,8 @@ pub(super) struct FilePartition {
     is_unfinished: bool,
     /// Number of bytes of the file that were read when the content was closed last.
     passed: u64,
+    /// The error at the end of the buffer.
+    damage: Option<ContentError>,
     /// Content around the place.
     buffer: Vec<u8>,
     /// Index of the place in `buffer`.
@@ -108,10 +118,12 @@ pub(super) struct FilePartition {
     replaced: Option<Instant>,
     /// True if there is a file at the path.
     is_there: bool,
-    /// The place in the file that was renamed to the path, once the replaced file is read.
-    successor: Option<(Position, ContentResume)>,
-    /// Place in the replaced file up to which another partition has read it.
-    until: Option<u64>,
+    /// The file that was renamed to the path, once the replaced file is read.
+    successor: Option<Handover>,
+    /// Records of the file that its former partition has read and that are not acknowledged.
+    hold: Option<Hold>,
+    /// The file of which the last returned position is.
+    announced: Option<(u32, u64)>,
     /// Change time of the file when its content was last compared.
     compared: Option<(i64, i64)>,
     warned: HashSet<&'static str>,
@@ -152,13 +164,15 @@ impl FilePartition {
             table: None,
             is_unfinished: false,
             passed: 0,
+            damage: None,
             buffer: Vec::new(),
             at: 0,
             quiet: None,
             replaced: None,
             is_there: true,
             successor: None,
-            until: None,
+            hold: None,
+            announced: resume.map(|resume| (resume.identity, resume.born)),
             compared: None,
             warned: HashSet::new(),
             warnings: Vec::new(),
@@ -180,35 +194,9 @@ impl FilePartition {
         self.resume.or_else(|| ContentResume::decode(self.delivered.as_ref()?).ok())
     }
 
-    /// Returns the position that was delivered last, or that of an earlier run.
-    pub(super) fn position(&self) -> Option<Position> {
-        self.delivered.clone()
-    }
-
-    /// Leaves the file to another partition, which continues at its place. Starts over with the file at the path, if there
-    /// is one.
-    pub(super) fn hand_over(&mut self) {
-        self.start_over();
-        self.file = None;
-        self.replaced = None;
-        self.begin = Begin::Beginning;
-    }
-
-    /// Continues at the place of another partition, in a file that was renamed to this path. Returns `false` if this
-    /// partition first reads the rest of its own file, which is not at the path any more.
-    pub(super) fn adopt(&mut self, place: (Position, ContentResume)) -> bool {
-        if self.file().is_some() {
-            self.successor = Some(place);
-            return false;
-        }
-        self.delivered = Some(place.0);
-        self.resume = Some(place.1);
-        true
-    }
-
-    /// Reads the file that was replaced only up to a place: another partition has read it from there on.
-    pub(super) fn read_until(&mut self, offset: u64) {
-        self.until = Some(offset);
+    /// Reads a file that is open already.
+    pub(super) fn read_open(&mut self, file: File) {
+        self.file = Some(Arc::new(file));
     }
 
     /// Notes what is at the path: a file or nothing.
@@ -221,11 +209,10 @@ impl FilePartition {
 
     /// Returns the number of unread bytes of a file of this length, as far as the file is open.
     pub(super) fn unread(&self, length: u64) -> u64 {
-        let read = match (&self.content, self.place.after) {
-            (None, After::Failure(_)) => return 0,
-            (None, _) => self.passed,
-            (Some(content), _) if content.codec().is_some() => content.raw(),
-            (Some(content), _) => content.raw() - (self.buffer.len() - self.at) as u64,
+        let read = match &self.content {
+            None => self.passed,
+            Some(content) if content.codec().is_some() => content.raw(),
+            Some(content) => content.raw() - (self.buffer.len() - self.at) as u64,
         };
         length.saturating_sub(read)
     }
@@ -251,17 +238,24 @@ impl FilePartition {
     ///
     /// # Errors
     /// The file cannot be read, or a record is too long.
-    pub(super) fn step(&mut self, room: Room, now: Instant) -> Result<PartitionStep, Fault> {
+    pub(super) fn step(&mut self, room: Room, now: Instant, in_flight: &InFlight) -> Result<PartitionStep, Fault> {
+        if let Some(step) = self.begin_successor().or_else(|| self.wait_for_former(in_flight, now)) {
+            return Ok(step);
+        }
         let shown = self.shown.clone();
         let failed = |error: io::Error| unreadable(&shown, &error);
         if matches!(self.format.framing, Framing::Parquet) {
-            return self.step_rows(room, now);
+            return Ok(self.step_rows(room, now).unwrap_or_else(|fault| {
+                self.rest();
+                self.file = None;
+                PartitionStep::Unreadable { fault, is_temporary: true }
+            }));
         }
         if self.content.is_none() {
             match self.open(now) {
                 Ok(Some(step)) => return Ok(step),
                 Ok(None) => {}
-                Err(error) => return self.unreadable(error),
+                Err(error) => return Ok(self.unreadable(error)),
             }
         }
         let records = self.records(room)?;
@@ -269,8 +263,8 @@ impl FilePartition {
             self.quiet = None;
             return Ok(PartitionStep::Records(records));
         }
-        if self.until.is_some_and(|until| self.place.offset >= until) {
-            return Ok(self.leave());
+        if let Some(damage) = self.damage.take() {
+            return Ok(self.unreadable(damage));
         }
         self.compact();
         let Some(content) = &mut self.content else { return Ok(PartitionStep::Busy) };
@@ -285,7 +279,12 @@ impl FilePartition {
                 }
                 return Ok(PartitionStep::Busy);
             }
-            Err(error) => return self.unreadable(error),
+            Err(error) if self.buffer.len() > before => {
+                // First the records before the damage.
+                self.damage = Some(error);
+                return Ok(PartitionStep::Busy);
+            }
+            Err(error) => return Ok(self.unreadable(error)),
         }
         if self.is_cut().map_err(failed)? {
             self.warn_once("cut", "was truncated or rewritten: reading it from its start");
@@ -303,14 +302,14 @@ impl FilePartition {
         let is_left = self.replaced.is_some_and(|replaced| now.duration_since(replaced.max(since)) >= GRACE);
         if self.is_incomplete() {
             if is_left {
-                let file_len = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(raw, |it| it.len());
-                let message = format!(
-                    "{} ends in the middle of a compressed member, after {} bytes of content, and was replaced: the rest \
-                     is missing",
+                self.missed += 1;
+                self.warnings.push(format!(
+                    "{} ended in the middle of a compressed member, after {} bytes of content, and was replaced: the \
+                     rest is lost",
                     self.shown,
                     self.place.offset + rest as u64
-                );
-                return Ok(self.fail(codes::FILE_TRUNCATED, message, file_len));
+                ));
+                return Ok(self.leave());
             }
             return Ok(match since + self.format.settling > now {
                 true => PartitionStep::Waiting(since + self.format.settling),
@@ -347,15 +346,8 @@ impl FilePartition {
 
     /// Leaves a file that was replaced or removed, after it was read to its end.
     fn leave(&mut self) -> PartitionStep {
-        self.start_over();
-        self.file = None;
-        self.replaced = None;
-        self.begin = Begin::Beginning;
-        if let Some((position, resume)) = self.successor.take() {
-            (self.delivered, self.resume) = (Some(position.clone()), Some(resume));
-            return PartitionStep::Moved(position);
-        }
-        if self.is_there { PartitionStep::Busy } else { PartitionStep::Gone }
+        self.forget_file();
+        if self.is_there || self.successor.is_some() { PartitionStep::Busy } else { PartitionStep::Gone }
     }
 
     /// Makes the next step read a file from its start.
@@ -363,7 +355,6 @@ impl FilePartition {
         self.resume = None;
         self.delivered = None;
         self.place = ContentPosition::default();
-        self.until = None;
         self.is_unfinished = false;
         self.quiet = None;
         self.rest();
@@ -378,35 +369,40 @@ impl FilePartition {
             self.passed = content.raw();
         }
         self.table = None;
-        self.buffer = Vec::new();
+        (self.buffer, self.damage) = (Vec::new(), None);
         self.at = 0;
     }
 
-    /// Handles content that cannot be read: a damaged file is a dead letter, because it does not become better.
-    fn unreadable(&mut self, error: ContentError) -> Result<PartitionStep, Fault> {
+    /// Handles content that cannot be read. The file is closed, so that the one at the path is opened next, which may be
+    /// repaired or another one.
+    fn unreadable(&mut self, error: ContentError) -> PartitionStep {
         match error {
-            ContentError::Io(error) => Err(unreadable(&self.shown, &error)),
+            ContentError::Io(error) => {
+                self.rest();
+                self.file = None;
+                PartitionStep::Unreadable { fault: unreadable(&self.shown, &error), is_temporary: true }
+            }
+            ContentError::Corrupt { .. } if self.replaced.is_some() => {
+                self.missed += 1;
+                self.warnings.push(format!("{}: {error}, and the file was replaced: the rest is lost", self.shown));
+                self.leave()
+            }
             ContentError::Corrupt { .. } => {
-                let length = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |it| it.len());
                 let message = format!(
-                    "{}: {error}; the {} bytes of content before it were read",
-                    self.shown,
-                    self.place.offset + (self.buffer.len() - self.at) as u64
+                    "{}: {error}; the {} bytes of content before it were read; replace the file with a good copy, and \
+                     reading continues there",
+                    self.shown, self.place.offset
                 );
-                Ok(self.fail(codes::FILE_CORRUPT, message, length))
+                self.damaged(codes::FILE_CORRUPT, message)
             }
         }
     }
 
-    fn fail(&mut self, code: anabranch_record::code::Code, message: String, length: u64) -> PartitionStep {
-        let mut place = self.place;
-        place.after = After::Failure(length);
-        let rest = Data::Raw(Bytes::copy_from_slice(&self.buffer[self.at..]));
-        let record = self.record(&place, place.record + 1, rest);
-        self.delivered = Some(record.position().clone());
-        self.place.after = place.after;
+    /// Closes a file that cannot be read further until it changes.
+    fn damaged(&mut self, code: Code, message: String) -> PartitionStep {
         self.rest();
-        PartitionStep::Failed(Box::new(record), Fault::record(code, message))
+        (self.file, self.quiet) = (None, None);
+        PartitionStep::Unreadable { fault: Fault::record(code, message), is_temporary: false }
     }
 
     fn too_long(&self) -> Fault {

@@ -1,7 +1,7 @@
 //! The files of a source in turns, each a partition, and the search for new ones. Everything here blocks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::ops::Bound;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,13 @@ use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::phrase::counted;
 use anabranch_record::text::Str;
 
-use super::partition::{Begin, FileFormat, FilePartition, PartitionStep, is_of};
-use super::unreadable;
-use crate::file::content_position::ContentResume;
+use super::in_flight::InFlight;
+use super::partition::{Begin, FileFormat, FilePartition, Handover, PartitionStep, is_of};
+use super::unreadable::unreadable;
+use crate::file::content_position::{ContentPosition, ContentResume};
 use crate::file::framing::Framing;
 use crate::file::pattern::{ListedFile, PathPattern};
-use crate::file::position::{born, identity};
+use crate::file::position::identity;
 
 /// Maximum number of files that stay open while they wait for more. A file that is closed is found again by its identity
 /// if it is renamed.
@@ -57,6 +58,15 @@ impl Seen {
     }
 }
 
+/// A file that was found under another path than that of the partitions that read it.
+struct RenamedFile {
+    from: Vec<PathBuf>,
+    to: PathBuf,
+    /// True if the partition of the path reads it already.
+    is_known: bool,
+    seen: Seen,
+}
+
 struct Listed {
     partition: FilePartition,
     seen: Option<Seen>,
@@ -80,6 +90,9 @@ pub(super) struct FilePartitions {
     /// The file whose turn it is, and its steps in this turn.
     turn: (PathBuf, usize),
     events: VecDeque<Read>,
+    /// Files that cannot be read, with the reasons; true if the next search tries again.
+    unreadable: BTreeMap<PathBuf, (Fault, bool)>,
+    in_flight: InFlight,
     searched: Option<Instant>,
     /// True if a search found a file.
     found_any: bool,
@@ -111,12 +124,21 @@ impl FilePartitions {
             active: BTreeSet::new(),
             turn: (PathBuf::new(), 0),
             events: VecDeque::new(),
+            unreadable: BTreeMap::new(),
+            in_flight: InFlight::default(),
             searched: None,
             found_any: false,
             missed: 0,
             pattern,
         };
+        if set.begin == Begin::End && set.pattern.is_of_several() {
+            set.remember_the_start();
+        }
         for (partition, mark) in resume {
+            let resume = ContentResume::decode(&mark.position);
+            if *partition == Partition::ONLY && resume.as_ref().is_ok_and(ContentResume::is_of_no_file) {
+                continue;
+            }
             let path = match &set.pattern {
                 PathPattern::File(path) if *partition == Partition::ONLY => Some(path.clone()),
                 PathPattern::File(_) => None,
@@ -129,10 +151,25 @@ impl FilePartitions {
                 ));
                 continue;
             };
-            let resume = ContentResume::decode(&mark.position)?;
+            let resume = resume?;
+            set.in_flight.resume(partition, &mark.position);
             set.add(path, Some((mark.position.clone(), resume)), Begin::Beginning);
         }
         Ok(set)
+    }
+
+    /// Reads a file that is open already, and then those that replace it.
+    pub(super) fn read_open(&mut self, path: PathBuf, file: File) {
+        self.add(path.clone(), None, Begin::Beginning);
+        if let Some(listed) = self.files.get_mut(&path) {
+            listed.partition.read_open(file);
+        }
+    }
+
+    /// Stores that the source has begun, so that files that appear later are read from their beginning.
+    fn remember_the_start(&mut self) {
+        self.in_flight.add(&Partition::ONLY, 1);
+        self.events.push_back(Read::Progress(Partition::ONLY, ContentPosition::start(0, 0).position()));
     }
 
     fn name_of(&self, path: &Path) -> Partition {
@@ -148,6 +185,11 @@ impl FilePartitions {
         self.files.insert(path, Listed { partition, seen: None });
     }
 
+    /// Returns the positions that the reader returns, for the acknowledger.
+    pub(super) fn in_flight(&self) -> InFlight {
+        self.in_flight.clone()
+    }
+
     /// Searches for files.
     ///
     /// # Errors
@@ -156,7 +198,12 @@ impl FilePartitions {
         let now = Instant::now();
         self.search(now)?;
         self.searched = Some(now);
+        if self.begin == Begin::End && self.files.is_empty() && !self.pattern.is_of_several() {
+            self.remember_the_start();
+        }
         self.begin = Begin::Beginning;
+        let again = self.unreadable.iter().filter(|(_, (_, is_temporary))| *is_temporary);
+        self.active.extend(again.map(|(path, _)| path.clone()));
         Ok(())
     }
 
@@ -185,20 +232,33 @@ impl FilePartitions {
                 continue;
             };
             let partition = &mut listed.partition;
-            let step = partition.step(room, now);
+            let step = partition.step(room, now, &self.in_flight);
             let (warnings, missed) = (std::mem::take(&mut partition.warnings), std::mem::take(&mut partition.missed));
             let name = partition.name.clone();
             self.missed += missed;
             warnings.iter().for_each(|warning| self.log(warning));
             self.turn.1 += 1;
-            match step? {
+            let step = step?;
+            if !matches!(step, PartitionStep::Busy | PartitionStep::Waiting(_) | PartitionStep::Unreadable { .. }) {
+                self.unreadable.remove(&path);
+            }
+            match step {
                 PartitionStep::Records(records) => {
+                    self.in_flight.add(&name, records.len());
                     return Ok(SetStep::Read(Read::Rows { partition: name, records }));
                 }
-                PartitionStep::Failed(record, fault) => {
-                    return Ok(SetStep::Read(Read::Failed { partition: name, record, fault }));
+                PartitionStep::Unreadable { fault, is_temporary } => {
+                    // The files of a pattern do not wait for each other.
+                    if is_temporary && !self.pattern.is_of_several() {
+                        return Err(fault);
+                    }
+                    self.active.remove(&path);
+                    self.note_unreadable(path, fault, is_temporary);
                 }
-                PartitionStep::Moved(position) => return Ok(SetStep::Read(Read::Progress(name, position))),
+                PartitionStep::Moved(position) => {
+                    self.in_flight.add(&name, 1);
+                    return Ok(SetStep::Read(Read::Progress(name, position)));
+                }
                 PartitionStep::Busy => {}
                 PartitionStep::AtEnd => {
                     self.active.remove(&path);
@@ -216,6 +276,7 @@ impl FilePartitions {
                     self.active.remove(&path);
                     if self.found_any && self.pattern.is_of_several() {
                         self.files.remove(&path);
+                        self.unreadable.remove(&path);
                         return Ok(SetStep::Read(Read::Finished(name)));
                     }
                 }
@@ -257,59 +318,60 @@ impl FilePartitions {
                 left.entry(identity).or_default().push(path.clone());
             }
         }
-        let mut moves: Vec<(PathBuf, PathBuf)> = Vec::new();
+        let mut moves: Vec<RenamedFile> = Vec::new();
         for ListedFile { path, metadata } in &found {
-            let of = identity(metadata);
-            let former = left.get(&of).into_iter().flatten().find(|former| {
-                let listed = self.files.get(*former);
+            let mut from = left.get(&identity(metadata)).cloned().unwrap_or_default();
+            from.retain(|former| {
+                let listed = self.files.get(former);
                 listed.and_then(|it| it.partition.file()).is_some_and(|(of, born)| is_of(metadata, of, born))
             });
-            let own = self.files.get(path).and_then(|listed| listed.partition.resume());
-            let own = own.filter(|own| own.is_of(of, born(metadata)));
-            match (former.cloned(), own) {
-                // Another partition has read a part of it already.
-                (Some(former), Some(own)) => {
-                    if let Some(listed) = self.files.get_mut(&former) {
-                        listed.partition.read_until(own.offset);
-                    }
-                }
-                (Some(former), None) => moves.push((former, path.clone())),
-                (None, _) => {}
-            }
-            if !self.files.contains_key(path) && moves.last().is_none_or(|(_, to)| to != path) {
+            let own = self.files.get(path).and_then(|listed| listed.partition.file());
+            let is_known = own.is_some_and(|(of, born)| is_of(metadata, of, born));
+            let is_renamed = !from.is_empty() && !is_known;
+            let seen = Seen::of(metadata);
+            moves.extend((!from.is_empty()).then(|| RenamedFile { from, to: path.clone(), is_known, seen }));
+            if !self.files.contains_key(path) && !is_renamed {
                 self.add(path.clone(), None, self.begin);
             }
             if let Some(listed) = self.files.get_mut(path) {
-                listed.seen = Some(Seen::of(metadata));
+                listed.seen = Some(seen);
             }
         }
-        self.rename(&moves);
+        self.rename(moves, now);
         Ok(())
     }
 
     /// Continues in files that were renamed, at their new paths. Their former partitions start over with the files that
     /// are at the former paths.
-    fn rename(&mut self, moves: &[(PathBuf, PathBuf)]) {
-        let mut places = Vec::new();
-        for (from, to) in moves {
-            let Some(Listed { partition, .. }) = self.files.get_mut(from) else { continue };
-            let place = partition.position().zip(partition.resume());
-            partition.hand_over();
-            self.active.insert(from.clone());
-            places.push((to, place));
+    fn rename(&mut self, moves: Vec<RenamedFile>, now: Instant) {
+        let mut handovers: Vec<(PathBuf, Seen, Option<Handover>)> = Vec::new();
+        for RenamedFile { from, to, is_known, seen } in moves {
+            let mut taken: Option<Handover> = None;
+            for former in from {
+                let Some(Listed { partition, .. }) = self.files.get_mut(&former) else { continue };
+                let handover = partition.hand_over(&self.in_flight, now);
+                self.active.insert(former);
+                // After a crash, several marks may be of the file. Everything before each of them is stored.
+                taken = match (taken, handover) {
+                    (Some(one), Some(other)) => Some(if other.is_before(&one) { other } else { one }),
+                    (one, other) => one.or(other),
+                };
+            }
+            if !is_known {
+                handovers.push((to, seen, taken));
+            }
         }
-        for (to, place) in places {
-            let name = self.name_of(to);
-            let position = place.as_ref().map(|(position, _)| position.clone());
-            let is_begun = match self.files.get_mut(to) {
-                None => {
-                    self.add(to.clone(), place, Begin::Beginning);
-                    true
-                }
-                Some(Listed { partition, .. }) => place.is_none_or(|place| partition.adopt(place)),
-            };
+        for (to, now_there, handover) in handovers {
+            if !self.files.contains_key(&to) {
+                self.add(to.clone(), None, Begin::Beginning);
+            }
             self.active.insert(to.clone());
-            self.events.extend(position.filter(|_| is_begun).map(|position| Read::Progress(name, position)));
+            let Some(Listed { partition, seen }) = self.files.get_mut(&to) else { continue };
+            *seen = Some(now_there);
+            if let Some(position) = handover.and_then(|handover| partition.adopt(handover)) {
+                self.in_flight.add(&partition.name, 1);
+                self.events.push_back(Read::Progress(partition.name.clone(), position));
+            }
         }
     }
 
@@ -334,8 +396,27 @@ impl FilePartitions {
         self.files.values().all(|listed| listed.seen.is_none())
     }
 
+    fn note_unreadable(&mut self, path: PathBuf, fault: Fault, is_temporary: bool) {
+        let known = self.unreadable.get(&path);
+        if known.is_none_or(|(known, _)| known.message() != fault.message()) {
+            self.log(&fault.message());
+        }
+        self.unreadable.insert(path, (fault, is_temporary));
+    }
+
+    /// Describes the records that are left in files: those that cannot be read, and those that are not complete.
+    pub(super) fn left(&self) -> Option<String> {
+        let first = self.unreadable.values().next().map(|(fault, _)| fault.message());
+        let unreadable = first.map(|first| match self.unreadable.len() {
+            1 => first,
+            more => format!("{} cannot be read, the first is this: {first}", counted(more, "file")),
+        });
+        let left: Vec<String> = unreadable.into_iter().chain(self.incomplete()).collect();
+        (!left.is_empty()).then(|| left.join("; "))
+    }
+
     /// Describes the files that end in the middle of a compressed member or of a table.
-    pub(super) fn incomplete(&self) -> Option<String> {
+    fn incomplete(&self) -> Option<String> {
         let incomplete = self.files.iter().filter(|(_, listed)| listed.partition.is_incomplete());
         let paths: Vec<String> = incomplete.map(|(path, _)| path.display().to_string()).collect();
         let first = paths.first()?;

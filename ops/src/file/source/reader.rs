@@ -1,7 +1,11 @@
 //! The reader of the source: follows the file, and delivers whole lines, or the rest of a file that stays unterminated.
 
+mod beginning;
+mod compressed;
+
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,14 +21,18 @@ use anabranch_record::metadata::{Metadata, key};
 use anabranch_record::text::Str;
 use anabranch_record::{Data, Position, Record};
 
+use super::partition::FileFormat;
+use super::several::SeveralFiles;
+use super::unreadable::unreadable;
 use crate::arena::Arena;
 use crate::codes;
 use crate::file::backlog::Lengths;
-use crate::file::follower::{Follower, StepResult, misled, open_regular};
+use crate::file::follower::{Follower, StepResult};
 use crate::file::generations::UnreadFiles;
-use crate::file::position::{FilePosition, LONGEST, PathSum, Resume, born, identity};
+use crate::file::position::{FilePosition, LONGEST, Resume};
 use crate::file::watch::Watch;
 use crate::offload::Offload;
+use beginning::encoded;
 
 /// Time without growth after which an unterminated last line is delivered.
 const STABLE: Duration = Duration::from_millis(100);
@@ -63,8 +71,16 @@ pub(super) struct Lines {
     place: FilePosition,
     /// Whole lines with their line feeds that were not delivered yet.
     whole: Bytes,
-    /// Position at the end of the file, if reading begins there and it is not stored yet.
+    /// Position where reading begins, if it is not stored yet. A restart finds the file by it, also if the file was renamed
+    /// before a record was stored.
     begun_at: Option<Position>,
+    /// True if a position of a file is stored or in `begun_at`.
+    has_begun: bool,
+    /// Format and pace of files that turn out to be compressed.
+    format: Arc<FileFormat>,
+    polling: Duration,
+    /// Reads on from the first compressed file.
+    compressed: Option<SeveralFiles>,
     /// Result of a step that was not handled yet.
     found: Option<StepResult>,
     /// Number of bytes in `rest` that were searched and contain no line feed.
@@ -98,10 +114,13 @@ struct Idle {
 #[async_trait]
 impl Reader for Lines {
     async fn read(&mut self, room: Room) -> Result<Read, Fault> {
-        if let Some(position) = self.begun_at.take() {
-            return Ok(Read::Progress(Partition::ONLY, position));
-        }
         loop {
+            if let Some(position) = self.begun_at.take() {
+                return Ok(Read::Progress(Partition::ONLY, position));
+            }
+            if let Some(reader) = &mut self.compressed {
+                return reader.read(room).await;
+            }
             let records = self.lines(room)?;
             if !records.is_empty() {
                 self.idle = Idle { ever: self.idle.ever, ..Idle::default() };
@@ -114,6 +133,10 @@ impl Reader for Lines {
                 let most = self.limit.saturating_sub(rest).saturating_add(1);
                 let step = self.look(most).await?;
                 self.note(step);
+                if self.is_compressed() {
+                    self.decompress()?;
+                    continue;
+                }
             }
             match self.found.take() {
                 Some(StepResult::Replaced) => {
@@ -142,12 +165,22 @@ impl Reader for Lines {
         }
     }
 
+    fn left(&self) -> Option<String> {
+        self.compressed.as_ref()?.left()
+    }
+
     fn missing(&self) -> Option<String> {
+        if let Some(reader) = &self.compressed {
+            return reader.missing();
+        }
         let Some(StepResult::Missing) = self.found else { return None };
         Some(format!("the file {} does not exist", self.path))
     }
 
     async fn backlog(&mut self) -> Option<Backlog> {
+        if let Some(reader) = &mut self.compressed {
+            return reader.backlog().await;
+        }
         let survey = |input: &mut Input| {
             input.follower.survey();
             Ok(StepResult::Surveyed)
@@ -178,35 +211,30 @@ impl Reader for Lines {
     }
 }
 
-pub(super) fn unreadable(path: &str, error: &io::Error) -> Fault {
-    use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, PermissionDenied};
-    if let Some(why) = misled(error) {
-        return Fault::fatal(codes::FILE_UNREADABLE, format!("cannot read {path}: {why}"));
-    }
-    let text = format!("cannot read {path}: {error}");
-    match error.kind() {
-        IsADirectory | NotADirectory | InvalidInput => Fault::fatal(codes::FILE_UNREADABLE, text),
-        // Permission may come: a rotation creates the file first and sets its owner later.
-        PermissionDenied => Fault::transient(codes::FILE_UNREADABLE, text).of_login(),
-        _ => Fault::transient(codes::FILE_UNREADABLE, text),
-    }
-}
-
 impl Lines {
     /// Creates a reader that resumes from a position, or else begins at the start of the file. Opens nothing.
-    pub(super) fn new(path: &Str, limit: usize, resume: Option<Resume>, host: &Host) -> Self {
+    pub(super) fn new(
+        path: &Str,
+        (format, polling): (Arc<FileFormat>, Duration),
+        resume: Option<Resume>,
+        host: &Host,
+    ) -> Self {
         let mut metadata = Metadata::with_capacity(4);
         metadata.insert(key::FILE_PATH, path.clone());
         let follower = Follower::new(PathBuf::from(path.as_str()), resume);
         Lines {
             host: host.clone(),
             path: path.clone(),
-            limit,
+            limit: format.limit,
             metadata,
             input: Offload::Here(Input { follower, rest: Vec::new(), watch: None }),
             place: FilePosition::default(),
             whole: Bytes::new(),
             begun_at: None,
+            has_begun: resume.is_some(),
+            format,
+            polling,
+            compressed: None,
             found: None,
             scanned: 0,
             idle: Idle::default(),
@@ -215,29 +243,6 @@ impl Lines {
             missed: UnreadFiles::default(),
             arena: Arena::default(),
         }
-    }
-
-    /// Begins after the last line of the file that is at the path, if there is one. Reads the whole file, because a
-    /// position holds the number of its line.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub(super) async fn begin_at_end(&mut self) -> Result<(), Fault> {
-        let path = PathBuf::from(self.path.as_str());
-        let end = tokio::task::spawn_blocking({
-            let path = path.clone();
-            move || end_of_lines(&path)
-        });
-        let end = end.await.map_err(|e| Fault::fatal(codes::FILE_UNREADABLE, e))?;
-        if let Some(end) = end.map_err(|e| unreadable(&self.path, &e))? {
-            let mut room = [0; LONGEST];
-            let len = end.encode(&mut room);
-            let position = Position::copy_from(&room[..len]);
-            let follower = Follower::new(path, Some(Resume::decode(&position)?));
-            self.input = Offload::Here(Input { follower, rest: Vec::new(), watch: None });
-            self.begun_at = Some(position);
-        }
-        Ok(())
     }
 
     /// Reads at most `most` bytes further. Cancel-safe: a dropped call loses no result.
@@ -274,8 +279,12 @@ impl Lines {
                     self.warn(warning);
                 }
                 self.place = opened.place;
+                if !std::mem::replace(&mut self.has_begun, true) {
+                    self.begun_at = Some(encoded(&self.place));
+                }
                 self.lengths.clear();
             }
+            StepResult::Grown if self.is_compressed() => {}
             StepResult::Grown => self.take_whole_lines(),
             StepResult::Missing if !self.idle.ever => self.warn("the file does not exist: waiting for it"),
             StepResult::Unlisted if !self.idle.unlisted => {
@@ -468,33 +477,6 @@ impl Lines {
 
     fn warn(&self, what: &str) {
         tracing::warn!(pipeline = %self.host.pipeline, connector = %self.host.node, path = %self.path, "{what}");
-    }
-}
-
-/// Returns the place after the last whole line of a file. `None` if the file does not exist or has no line. Blocks.
-fn end_of_lines(path: &Path) -> io::Result<Option<FilePosition>> {
-    let mut file = match open_regular(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let metadata = file.metadata()?;
-    let mut place = FilePosition::start(identity(&metadata), born(&metadata));
-    place.path = PathSum::of(path);
-    let (mut lines, mut piece) = (Vec::new(), vec![0; 256 << 10]);
-    loop {
-        let got = io::Read::read(&mut file, &mut piece)?;
-        if got == 0 {
-            return Ok((place.offset > 0).then_some(place));
-        }
-        lines.extend_from_slice(&piece[..got]);
-        let mut start = 0;
-        for end in memchr::memchr_iter(b'\n', &lines) {
-            place.advance(&lines[..=end], end + 1 - start);
-            start = end + 1;
-        }
-        place.turn(&lines[..start]);
-        lines.drain(..start);
     }
 }
 

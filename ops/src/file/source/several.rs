@@ -21,7 +21,7 @@ pub(super) struct SeveralFiles {
     /// The unread part at the last call, which is the answer while a thread reads.
     backlog: Backlog,
     is_empty: bool,
-    incomplete: Option<String>,
+    left: Option<String>,
 }
 
 impl SeveralFiles {
@@ -33,7 +33,7 @@ impl SeveralFiles {
             said: false,
             backlog: Backlog::default(),
             is_empty: true,
-            incomplete: None,
+            left: None,
         }
     }
 
@@ -49,7 +49,7 @@ impl SeveralFiles {
         let step = self.input.run(work).await.map_err(|e| Fault::fatal(codes::FILE_UNREADABLE, e))?;
         if let Some(files) = self.input.here() {
             self.backlog = files.backlog();
-            (self.is_empty, self.incomplete) = (files.is_empty(), files.incomplete());
+            (self.is_empty, self.left) = (files.is_empty(), files.left());
         }
         step
     }
@@ -98,7 +98,7 @@ impl Reader for SeveralFiles {
     }
 
     fn left(&self) -> Option<String> {
-        self.incomplete.clone()
+        self.left.clone()
     }
 
     async fn backlog(&mut self) -> Option<Backlog> {

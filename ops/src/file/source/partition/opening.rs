@@ -9,11 +9,11 @@ use std::time::Instant;
 use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
 
-use super::{Begin, FilePartition, PartitionStep, changed, is_of};
+use super::{Begin, FilePartition, GRACE, PartitionStep, changed, is_of};
 use crate::file::content::{Content, ContentError};
-use crate::file::content_position::{After, ContentPosition};
+use crate::file::content_position::ContentPosition;
 use crate::file::follower::open_regular;
-use crate::file::framing::{Framer, Framing};
+use crate::file::framing::{BYTE_ORDER_MARK, Framer};
 use crate::file::position::{born, identity};
 
 /// Maximum number of bytes that are read at a restart to find the names of the columns.
@@ -31,25 +31,19 @@ impl FilePartition {
         };
         let metadata = file.metadata()?;
         self.file = Some(file.clone());
+        let of = (identity(&metadata), born(&metadata));
         // A file that was read to its end and closed continues at its place.
-        let resume = self.resume.or_else(|| self.resume());
+        let resume = self.resume().filter(|resume| !(resume.is_at_start() && resume.is_of(of.0, of.1)));
         if let Some(resume) = resume {
-            if let After::Failure(length) = resume.after
-                && resume.is_of(identity(&metadata), born(&metadata))
-                && metadata.len() == length
-            {
-                self.place = ContentPosition::start(resume.identity, resume.born);
-                self.place.after = resume.after;
-                return Ok(Some(if self.replaced.is_some() { self.leave() } else { PartitionStep::AtEnd }));
-            }
             let kept = if self.format.has_header { LONGEST_HEADER.min(self.format.limit) } else { 0 };
-            let opened = Content::resume(file.clone(), self.format.compression, &resume, kept)?;
+            // Any content begins like nothing.
+            let opened = match resume.is_at_start() {
+                true => None,
+                false => Content::resume(file.clone(), self.format.compression, &resume, kept)?,
+            };
             if let Some(opened) = opened {
                 self.resume = None;
                 self.place = opened.place;
-                if let After::Failure(_) = self.place.after {
-                    self.place.after = After::Nothing;
-                }
                 self.framer = Framer::new(self.format.framing.clone());
                 if self.place.offset > 0 {
                     self.framer.resume(self.place.in_array);
@@ -59,7 +53,14 @@ impl FilePartition {
                 self.compared = Some(changed(&metadata));
                 return Ok(None);
             }
-            if resume.is_of(identity(&metadata), born(&metadata)) {
+            // A copy of a compressed file may be in the middle of being written.
+            let rested = self.quiet_since(metadata.len(), now) + self.format.settling;
+            let is_compressed =
+                || Content::open(file.clone(), self.format.compression, true).map(|it| it.and_then(|it| it.codec()));
+            if rested > now && (metadata.len() == 0 || is_compressed()?.is_some()) {
+                return Ok(Some(PartitionStep::Waiting(rested)));
+            }
+            if resume.is_of(of.0, of.1) {
                 self.warn_once("cut", "was truncated or rewritten since it was read: reading it from its start");
             } else {
                 self.missed += 1;
@@ -72,18 +73,28 @@ impl FilePartition {
             self.start_over();
             self.file = Some(file.clone());
         }
-        let is_whole = self.quiet_since(metadata.len(), now).elapsed() >= self.format.settling;
+        self.resume = None;
+        self.place = ContentPosition::start(of.0, of.1);
+        if self.begin == Begin::Beginning && self.announced != Some(of) {
+            // A restart looks for this file, also if it was renamed before one of its records was stored.
+            self.announced = Some(of);
+            let position = self.place.position();
+            self.delivered = Some(position.clone());
+            return Ok(Some(PartitionStep::Moved(position)));
+        }
+        let is_settled = self.quiet_since(metadata.len(), now).elapsed() >= self.format.settling;
+        let is_whole = is_settled && metadata.len() > 0;
         let Some(content) = Content::open(file, self.format.compression, is_whole)? else {
-            // The path may lead to another file when there is more.
-            self.file = None;
-            return Ok(Some(match metadata.len() {
-                0 => PartitionStep::AtEnd,
-                _ => PartitionStep::Waiting(now + self.format.settling),
+            return Ok(Some(match (self.replaced, metadata.len()) {
+                (Some(replaced), _) if now.duration_since(replaced) >= GRACE => self.leave(),
+                (Some(replaced), _) => PartitionStep::Waiting(replaced + GRACE),
+                (None, 0) => PartitionStep::AtEnd,
+                (None, _) => PartitionStep::Waiting(now + self.format.settling),
             }));
         };
-        self.place = ContentPosition::start(identity(&metadata), born(&metadata));
         (self.content, self.at) = (Some(content), 0);
         self.buffer.clear();
+        (self.framer, self.header_due) = (Framer::new(self.format.framing.clone()), self.format.has_header);
         self.compared = Some(changed(&metadata));
         if self.begin == Begin::End {
             self.begin = Begin::Beginning;
@@ -103,7 +114,7 @@ impl FilePartition {
         if let Some(file) = &here {
             let metadata = file.metadata()?;
             let holds = || -> Result<bool, ContentError> {
-                let Some(resume) = self.resume() else { return Ok(false) };
+                let Some(resume) = self.resume().filter(|resume| !resume.is_at_start()) else { return Ok(false) };
                 let Ok(copy) = file.try_clone() else { return Ok(false) };
                 Ok(Content::resume(Arc::new(copy), self.format.compression, &resume, 0)?.is_some())
             };
@@ -123,6 +134,11 @@ impl FilePartition {
     pub(super) fn pass(&mut self) -> Result<PartitionStep, ContentError> {
         loop {
             while let Some(frame) = self.framer.next(&self.buffer[self.at..]) {
+                if let Some(payload) = frame.payload.clone().filter(|_| std::mem::take(&mut self.header_due)) {
+                    self.metadata.insert(key::FILE_HEADER, header(&self.buffer[self.at..][payload]));
+                    self.advance(frame.len, false);
+                    continue;
+                }
                 self.advance(frame.len, frame.payload.is_some());
             }
             self.compact();
@@ -131,11 +147,11 @@ impl FilePartition {
                 break;
             }
         }
-        if matches!(self.format.framing, Framing::Whole) {
-            let rest = self.buffer.len() - self.at;
+        // The rest is left out, too, unless it grows.
+        let rest = self.buffer.len() - self.at;
+        if rest > 0 && !self.header_due {
             self.place = self.place.with_rest(&self.buffer, rest);
         }
-        self.header_due = false;
         let position = self.place.position();
         self.delivered = Some(position.clone());
         Ok(PartitionStep::Moved(position))
@@ -149,13 +165,18 @@ impl FilePartition {
             let Some(frame) = framer.next(&start[at..]) else { break };
             match frame.payload {
                 Some(payload) => {
-                    let header = String::from_utf8_lossy(&start[at..][payload]).into_owned();
-                    self.metadata.insert(key::FILE_HEADER, Str::from(header));
+                    self.metadata.insert(key::FILE_HEADER, header(&start[at..][payload]));
                 }
                 None => (self.header_due, at) = (true, at + frame.len),
             }
         }
     }
+}
+
+/// Returns the text of the row that names the columns, without the byte order mark of the file.
+pub(in crate::file::source) fn header(row: &[u8]) -> Str {
+    let row = row.strip_prefix(BYTE_ORDER_MARK).unwrap_or(row);
+    Str::from(String::from_utf8_lossy(row).as_ref())
 }
 
 /// Finds a file that was moved to another name in the same directory.

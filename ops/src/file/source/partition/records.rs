@@ -5,10 +5,10 @@ use std::ops::Range;
 use anabranch_plugin::source::Room;
 use anabranch_record::fault::Fault;
 use anabranch_record::metadata::key;
-use anabranch_record::text::Str;
 use anabranch_record::{Data, Position, Record};
 use bytes::Bytes;
 
+use super::opening::header;
 use super::{FilePartition, PartitionStep};
 use crate::file::content_position::{After, ContentPosition, LONGEST, TRAIL};
 use crate::file::framing::{Framer, Framing};
@@ -22,7 +22,7 @@ impl FilePartition {
         let (most, mut bytes) = (room.rows.clamp(1, LONGEST_READ), 0);
         // The places after the records, and their bytes in the buffer.
         let mut found: Vec<(ContentPosition, Range<usize>)> = Vec::new();
-        while found.len() < most && self.until.is_none_or(|until| self.place.offset < until) {
+        while found.len() < most {
             let content = &self.buffer[self.at..];
             let Some(frame) = self.framer.next(content) else {
                 if content.len() > self.format.limit && found.is_empty() {
@@ -42,8 +42,7 @@ impl FilePartition {
                 break;
             }
             if std::mem::take(&mut self.header_due) {
-                let header = String::from_utf8_lossy(&content[payload]).into_owned();
-                self.metadata.insert(key::FILE_HEADER, Str::from(header));
+                self.metadata.insert(key::FILE_HEADER, header(&content[payload]));
                 self.advance(frame.len, false);
                 continue;
             }

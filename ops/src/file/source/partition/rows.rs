@@ -103,14 +103,15 @@ impl FilePartition {
         };
         let metadata = file.metadata().map_err(failed)?;
         self.file = Some(file.clone());
-        if let Some(resume) = self.resume.or_else(|| self.resume()) {
-            let is_same = resume.is_of(identity(&metadata), born(&metadata));
-            if is_same && matches!(resume.after, After::Failure(length) if length == metadata.len()) {
-                self.place = ContentPosition::start(resume.identity, resume.born);
-                self.place.after = resume.after;
-                return Ok(Some(self.table_end()));
-            }
-            let opened = match metadata.len() == resume.offset {
+        let of = (identity(&metadata), born(&metadata));
+        let resume = self.resume().filter(|resume| !(resume.is_at_start() && resume.is_of(of.0, of.1)));
+        if resume.is_none() {
+            // A table that was damaged before its first row may be another one.
+            (self.resume, self.place) = (None, ContentPosition::start(of.0, of.1));
+        }
+        if let Some(resume) = resume {
+            let is_same = resume.is_of(of.0, of.1);
+            let opened = match metadata.len() == resume.offset && !resume.is_at_start() {
                 true => Content::resume(file.clone(), Compression::None, &resume, 0),
                 false => Ok(None),
             };
@@ -181,8 +182,9 @@ impl FilePartition {
         self.place = ContentPosition::start(identity(metadata), born(metadata));
         let since = self.quiet_since(length, now);
         if self.replaced.is_some_and(|replaced| now.duration_since(replaced.max(since)) >= GRACE) {
-            let message = format!("{} is not a complete Parquet file, and was replaced", self.shown);
-            return Ok(Some(self.fail(codes::FILE_TRUNCATED, message, length)));
+            self.missed += 1;
+            self.warnings.push(format!("{} was not a complete Parquet file, and was replaced: it is lost", self.shown));
+            return Ok(Some(self.leave()));
         }
         Ok(Some(match since + self.format.settling > now {
             true => PartitionStep::Waiting(since + self.format.settling),
@@ -194,16 +196,23 @@ impl FilePartition {
         }))
     }
 
-    /// Handles rows that cannot be decoded: a dead letter says so, because a file does not become better.
+    /// Handles rows that cannot be decoded.
     fn undecodable(&mut self, error: TableError) -> Result<PartitionStep, Fault> {
         let (code, error) = match error {
             TableError::Io(error) => return Err(unreadable(&self.shown, &error)),
             TableError::Corrupt(why) => (codes::FILE_CORRUPT, why),
             TableError::Unsupported(why) => (codes::FILE_UNSUPPORTED, why),
         };
-        let length = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |it| it.len());
-        let message = format!("{}: {error}; the {} records before it were read", self.shown, self.place.record);
-        Ok(self.fail(code, message, length))
+        if self.replaced.is_some() {
+            self.missed += 1;
+            self.warnings.push(format!("{}: {error}, and the file was replaced: the rest is lost", self.shown));
+            return Ok(self.leave());
+        }
+        let message = format!(
+            "{}: {error}; the {} records before it were read; replace the file with a good copy, and reading continues there",
+            self.shown, self.place.record
+        );
+        Ok(self.damaged(code, message))
     }
 }
 

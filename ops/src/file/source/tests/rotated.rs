@@ -272,3 +272,26 @@ async fn files_that_could_not_be_opened_in_time_are_counted() {
     missed = missed.max(reading.reader.backlog().await.unwrap().missed);
     assert!(missed > 0, "{lines:?}");
 }
+
+#[tokio::test]
+async fn a_file_that_is_rotated_before_a_line_is_stored_is_found_or_missed_aloud() {
+    for is_gone in [false, true] {
+        let (directory, path) = directory();
+        append(&path, "one\ntwo\n");
+        let mut reading = open(&path, None).await;
+        let Read::Progress(_, start) = reading.reader.read(ROOM).await.unwrap() else { panic!("the start is stored") };
+        assert_eq!(reading.lines().await, ["1:one", "2:two"]);
+        let rotated = directory.path().join("in.log.1");
+        fs::rename(&path, &rotated).unwrap();
+        append(&path, "three\n");
+        let mut again = if is_gone {
+            fs::remove_file(&rotated).unwrap();
+            open(&path, Some(start)).await
+        } else {
+            open(&path, Some(start)).await
+        };
+        let expected: &[&str] = if is_gone { &["1:three"] } else { &["1:one", "2:two", "1:three"] };
+        assert_eq!(again.lines().await, expected, "gone: {is_gone}");
+        assert_eq!(again.reader.backlog().await.unwrap().missed, u64::from(is_gone));
+    }
+}

@@ -1,6 +1,8 @@
 //! Patterns, directories, compression and framing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use anabranch_plugin::source::{Acker, Release};
 
 use super::*;
 use crate::file::compression::Codec;
@@ -8,7 +10,10 @@ use crate::file::compression::Codec;
 /// A source and what it delivered, by partition.
 struct Several {
     reader: Box<dyn Reader>,
+    acker: Box<dyn Acker>,
     marks: BTreeMap<Partition, Position>,
+    /// Positions in flight, unless records are settled as they are read.
+    in_flight: Option<BTreeMap<Partition, VecDeque<Position>>>,
     /// `partition key payload` of the records.
     seen: Vec<String>,
     root: String,
@@ -23,7 +28,8 @@ async fn start(root: &Path, pattern: &str, marks: BTreeMap<Partition, Position>,
     let arguments = Arguments::parse(kind.specification(), &Settings::from_pairs(settings)).unwrap();
     let resume = marks.iter().map(|(name, at)| (name.clone(), Mark { generation: 0, seq: 0, position: at.clone() }));
     let opened = kind.configure(&arguments).unwrap().open(&resume.collect(), &host()).await.unwrap();
-    Several { reader: opened.reader, marks, seen: Vec::new(), root: format!("{}/", root.display()) }
+    let OpenedSource { reader, acker, .. } = opened;
+    Several { reader, acker, marks, in_flight: None, seen: Vec::new(), root: format!("{}/", root.display()) }
 }
 
 impl Several {
@@ -37,25 +43,67 @@ impl Several {
         let from = self.seen.len();
         while self.seen.len() - from < most {
             let room = Room { rows: 3, bytes: 1 << 20 };
-            match self.reader.read(room).await.unwrap() {
-                Read::Rows { partition, records } => {
-                    assert!(!records.is_empty() && records.len() <= 3);
-                    self.marks.insert(partition.clone(), records.last().unwrap().position().clone());
-                    let shown: Vec<String> = records.iter().map(|record| self.shown(&partition, record)).collect();
-                    self.seen.extend(shown);
-                }
-                Read::Failed { partition, record, fault } => {
-                    self.marks.insert(partition.clone(), record.position().clone());
-                    let name = partition.0.strip_prefix(self.root.as_str()).unwrap_or(&partition.0);
-                    self.seen.push(format!("{name} failed: {}", fault.code()));
-                }
-                Read::Progress(partition, position) => drop(self.marks.insert(partition, position)),
-                Read::Finished(partition) => drop(self.marks.remove(&partition)),
-                Read::CaughtUp => break,
-                other => panic!("{other:?}"),
+            let read = self.reader.read(room).await.unwrap();
+            if !self.take(read).await {
+                break;
             }
         }
         self.seen[from..].to_vec()
+    }
+
+    /// Takes the result of a read as the engine does. Returns `false` if the source has caught up.
+    async fn take(&mut self, read: Read) -> bool {
+        match read {
+            Read::Rows { partition, records } => {
+                assert!(!records.is_empty() && records.len() <= 3);
+                let shown: Vec<String> = records.iter().map(|record| self.shown(&partition, record)).collect();
+                self.seen.extend(shown);
+                self.moved(partition, records.iter().map(|record| record.position().clone()).collect()).await;
+            }
+            Read::Failed { partition, record, fault } => {
+                let name = partition.0.strip_prefix(self.root.as_str()).unwrap_or(&partition.0);
+                self.seen.push(format!("{name} failed: {}", fault.code()));
+                self.moved(partition, vec![record.position().clone()]).await;
+            }
+            Read::Progress(partition, position) => self.moved(partition, vec![position]).await,
+            Read::Finished(partition) => {
+                self.settle(&partition, usize::MAX).await;
+                self.marks.remove(&partition);
+                self.acker.released(&partition, Release::Finished).await.unwrap();
+            }
+            Read::CaughtUp => return false,
+            other => panic!("{other:?}"),
+        }
+        true
+    }
+
+    async fn moved(&mut self, partition: Partition, positions: Vec<Position>) {
+        let Some(in_flight) = &mut self.in_flight else {
+            return self.store(&partition, positions).await;
+        };
+        in_flight.entry(partition).or_default().extend(positions);
+    }
+
+    /// Settles the first positions in flight of a partition.
+    async fn settle(&mut self, partition: &Partition, most: usize) {
+        let in_flight = self.in_flight.as_mut().and_then(|them| them.get_mut(partition));
+        let settled: Vec<Position> =
+            in_flight.map(|them| them.drain(..most.min(them.len())).collect()).unwrap_or_default();
+        if !settled.is_empty() {
+            self.store(partition, settled).await;
+        }
+    }
+
+    async fn settle_all(&mut self) {
+        let partitions: Vec<Partition> = self.in_flight.iter().flat_map(BTreeMap::keys).cloned().collect();
+        for partition in partitions {
+            self.settle(&partition, usize::MAX).await;
+        }
+    }
+
+    async fn store(&mut self, partition: &Partition, positions: Vec<Position>) {
+        self.marks.insert(partition.clone(), positions.last().unwrap().clone());
+        self.acker.ack(partition, &positions).await.unwrap();
     }
 
     /// Reads until there are this many more records.
@@ -186,6 +234,138 @@ async fn renamed_files_continue_under_their_new_paths() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_renamed_while_its_records_are_in_flight_is_not_stored_as_delivered() {
+    for target in ["a.log.1", "sub/a.log"] {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::create_dir(root.join("sub")).unwrap();
+        append(&root.join("a.log"), "one\ntwo\nthree\n");
+        let mut files = start(root, "**/*", BTreeMap::new(), &[]).await;
+        files.in_flight = Some(BTreeMap::new());
+        assert_eq!(files.all().await.len(), 3);
+        fs::rename(root.join("a.log"), root.join(target)).unwrap();
+        // Until the rename is noticed.
+        while !files.in_flight.as_ref().unwrap().keys().any(|partition| partition.0.ends_with(target)) {
+            let read = files.reader.read(ROOM).await.unwrap();
+            assert!(!matches!(read, Read::Rows { .. }), "{read:?}");
+            files.take(read).await;
+        }
+        // A crash after the new partition has stored everything it may.
+        let new = Partition(format!("{}/{target}", root.display()).as_str().into());
+        files.settle(&new, usize::MAX).await;
+        let mut again = start(root, "**/*", files.marks, &[]).await;
+        let expected = ["1 one", "2 two", "3 three"].map(|line| format!("{target} {line}"));
+        assert_eq!(again.all().await, expected);
+    }
+}
+
+#[tokio::test]
+async fn every_line_is_delivered_however_files_are_renamed_and_whenever_the_source_crashes() {
+    let mut restarts = 0;
+    for seed in 0..40 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        fs::create_dir(root.join("sub")).unwrap();
+        let (mut wanted, mut settled) = (BTreeSet::new(), BTreeSet::new());
+        let mut lines: BTreeMap<Partition, VecDeque<String>> = BTreeMap::new();
+        let mut files = start(root, "**/*", BTreeMap::new(), &[]).await;
+        files.in_flight = Some(BTreeMap::new());
+        for step in 0..60 {
+            match random.u8(..12) {
+                0..3 => {
+                    let text: Vec<String> = (0..random.usize(1..6)).map(|n| format!("{seed}-{step}-{n}")).collect();
+                    append(&root.join(if random.bool() { "a.log" } else { "b.log" }), &(text.join("\n") + "\n"));
+                    wanted.extend(text);
+                }
+                3..5 => {
+                    // The whole chain of rotated files moves.
+                    for number in (0..9).rev() {
+                        let name = |number: u32| match number {
+                            0 => "a.log".to_owned(),
+                            number => format!("a.log.{number}"),
+                        };
+                        let (from, to) = (root.join(name(number)), root.join(name(number + 1)));
+                        if from.exists() && !to.exists() {
+                            fs::rename(from, to).unwrap();
+                        }
+                    }
+                }
+                5 => {
+                    let (one, other) = (root.join("b.log"), root.join("sub/b.log"));
+                    let (from, to) = if one.exists() { (one, other) } else { (other, one) };
+                    if from.exists() && !to.exists() {
+                        fs::rename(from, to).unwrap();
+                    }
+                }
+                6..9 => {
+                    for _ in 0..random.usize(..6) {
+                        let read = tokio::time::timeout(Duration::from_millis(15), files.reader.read(ROOM3)).await;
+                        let Ok(read) = read else { break };
+                        note(&mut files, &mut lines, &mut settled, read.unwrap()).await;
+                    }
+                }
+                9..11 => {
+                    let open: Vec<Partition> = files.in_flight.iter().flat_map(BTreeMap::keys).cloned().collect();
+                    if let Some(partition) = random.choice(open) {
+                        let most = random.usize(..8);
+                        for line in lines.entry(partition.clone()).or_default().iter_mut().take(most) {
+                            settled.insert(std::mem::take(line));
+                        }
+                        let kept = lines[&partition].iter().skip(most).cloned().collect();
+                        lines.insert(partition.clone(), kept);
+                        files.settle(&partition, most).await;
+                    }
+                }
+                _ => {
+                    restarts += 1;
+                    files = start(root, "**/*", files.marks, &[]).await;
+                    files.in_flight = Some(BTreeMap::new());
+                    lines.clear();
+                }
+            }
+        }
+        // The last run finds every file when it is opened.
+        files = start(root, "**/*", files.marks, &[]).await;
+        files.in_flight = Some(BTreeMap::new());
+        lines.clear();
+        loop {
+            let read = tokio::time::timeout(Duration::from_secs(60), files.reader.read(ROOM3)).await.unwrap().unwrap();
+            if matches!(read, Read::CaughtUp) {
+                break;
+            }
+            note(&mut files, &mut lines, &mut settled, read).await;
+            files.settle_all().await;
+        }
+        settled.extend(lines.into_values().flatten());
+        let lost: Vec<_> = wanted.difference(&settled).collect();
+        assert!(lost.is_empty(), "seed {seed}: {lost:?} of {} lines are lost", wanted.len());
+    }
+    assert!(restarts > 100, "{restarts}");
+}
+
+const ROOM3: Room = Room { rows: 3, bytes: 1 << 20 };
+
+/// Takes a read, and notes the lines that are in flight then, with a blank one for each position without a record.
+async fn note(
+    files: &mut Several,
+    lines: &mut BTreeMap<Partition, VecDeque<String>>,
+    settled: &mut BTreeSet<String>,
+    read: Read,
+) {
+    match &read {
+        Read::Rows { partition, records } => {
+            let texts = records.iter().map(|record| String::from_utf8(raw(&record.payload.after)).unwrap());
+            lines.entry(partition.clone()).or_default().extend(texts);
+        }
+        Read::Progress(partition, _) => lines.entry(partition.clone()).or_default().push_back(String::new()),
+        Read::Finished(partition) => settled.extend(lines.remove(partition).into_iter().flatten()),
+        _ => {}
+    }
+    files.take(read).await;
+}
+
+#[tokio::test]
 async fn a_file_that_was_rewritten_is_read_from_its_start() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.log");
@@ -242,15 +422,64 @@ async fn a_compressed_file_is_waited_for_if_it_is_cut_and_fails_if_it_is_damaged
             let read = tokio::time::timeout(Duration::from_millis(20), files.reader.read(ROOM)).await;
             assert!(read.is_err(), "there is no further record: {read:?}");
         }
-        // Damaged: what is before the damage is read, the failure is delivered once, and a good file continues there.
+        // Damaged: what is before the damage is read, and a good file continues there, in place or with another size.
         let bad = directory.path().join("b");
-        append_bytes(&bad, &[&codec.compress(b"good\n").unwrap()[..], b"not a member of anything"].concat());
-        assert_eq!(files.next(2).await, ["b 1 good", "b failed: file_corrupt"]);
-        let mut again = start(directory.path(), "{a,b}", files.marks, &[]).await;
+        let good = codec.compress(b"good\nbetter\n").unwrap();
+        let damaged = vec![b'x'; good.len()];
+        append_bytes(&bad, &[&codec.compress(b"first\n").unwrap()[..], &damaged].concat());
+        let mut seen = files.next(1).await;
+        while files.reader.left().is_none() {
+            let read = tokio::time::timeout(Duration::from_millis(20), files.reader.read(ROOM)).await;
+            assert!(!matches!(read, Ok(Ok(Read::Rows { .. } | Read::Failed { .. }))), "{read:?}");
+        }
+        assert_eq!(seen, ["b 1 first"]);
+        let left = files.reader.left().unwrap();
+        assert!(left.contains("/b: the ") && left.contains("data is damaged before byte"), "{left}");
+        let mut again = start(directory.path(), "{a,b}", files.marks.clone(), &[]).await;
         assert_eq!(again.all().await, [""; 0]);
-        fs::write(&bad, codec.compress(b"good\nbetter\n").unwrap()).unwrap();
-        assert_eq!(again.next(1).await, ["b 2 better"], "{codec}");
+        assert!(again.reader.left().unwrap().contains("data is damaged"));
+        let repaired = [&codec.compress(b"first\n").unwrap()[..], &good].concat();
+        assert_eq!(repaired.len() as u64, fs::metadata(&bad).unwrap().len());
+        fs::write(&bad, repaired).unwrap();
+        for files in [&mut files, &mut again] {
+            seen = files.next(2).await;
+            assert_eq!(seen, ["b 2 good", "b 3 better"], "{codec}");
+            assert_eq!(files.all().await, [""; 0]);
+            assert!(files.reader.left().is_none());
+        }
     }
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_does_not_stop_the_others() {
+    use std::os::unix::fs::symlink;
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    // A file that nobody can read, also not the superuser.
+    symlink("/proc/self/mem", root.join("a")).unwrap();
+    append(&root.join("b"), "one\n");
+    let mut files = start(root, "*", BTreeMap::new(), &[]).await;
+    assert_eq!(files.all().await, ["b 1 one"]);
+    let left = files.reader.left().unwrap();
+    assert!(left.contains("cannot read ") && left.contains("/a: "), "{left}");
+    append(&root.join("b"), "two\n");
+    assert_eq!(files.next(1).await, ["b 2 two"]);
+    fs::remove_file(root.join("a")).unwrap();
+    append(&root.join("a"), "three\n");
+    assert_eq!(files.next(1).await, ["a 1 three"]);
+    assert_eq!(files.all().await, [""; 0]);
+    assert!(files.reader.left().is_none());
+}
+
+#[tokio::test]
+async fn the_only_file_is_found_under_its_new_name() {
+    let directory = tempfile::tempdir().unwrap();
+    append(&directory.path().join("x"), "one\n");
+    let mut files = start(directory.path(), "*", BTreeMap::new(), &[]).await;
+    assert_eq!(files.all().await, ["x 1 one"]);
+    fs::rename(directory.path().join("x"), directory.path().join("z")).unwrap();
+    let mut again = start(directory.path(), "*", files.marks, &[]).await;
+    assert_eq!((again.all().await.len(), again.reader.missing()), (0, None));
 }
 
 fn append_bytes(path: &Path, bytes: &[u8]) {
@@ -261,12 +490,15 @@ fn append_bytes(path: &Path, bytes: &[u8]) {
 async fn rows_of_csv_resume_within_a_file_and_know_its_header() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.csv");
-    fs::write(&path, "id,text\r\n1,\"two\nlines\"\r\n\r\n2,\"a \"\"b\"\"\"\r\n3,c").unwrap();
+    fs::write(&path, "\u{feff}id,text\r\n1,\"two\nlines\"\r\n\r\n2,\"a \"\"b\"\"\"\r\n3,c").unwrap();
     let expected = ["a.csv 1 1,\\\"two\\nlines\\\"", "a.csv 2 2,\\\"a \\\"\\\"b\\\"\\\"\\\"", "a.csv 3 3,c"];
     let mut marks = BTreeMap::new();
     for row in expected {
         let mut files = start(directory.path(), "*.csv", marks, &[("framing", "csv")]).await;
-        let read = files.reader.read(Room { rows: 1, bytes: 1 << 20 }).await.unwrap();
+        let mut read = files.reader.read(Room { rows: 1, bytes: 1 << 20 }).await.unwrap();
+        if matches!(read, Read::Progress(..)) {
+            read = files.reader.read(Room { rows: 1, bytes: 1 << 20 }).await.unwrap();
+        }
         let Read::Rows { partition, records } = read else { panic!("{read:?}") };
         assert_eq!(files.shown(&partition, &records[0]), row);
         assert_eq!(records[0].metadata.get("file.header").unwrap(), "id,text");
@@ -326,7 +558,8 @@ async fn a_source_can_begin_at_the_end() {
         let mut files = start(directory.path(), pattern, BTreeMap::new(), &[("startAt", "end")]).await;
         assert_eq!(files.some(1).await, [""; 0], "{pattern}");
         let marks = files.marks.clone();
-        assert_eq!(marks.len(), 1, "the end is stored");
+        let is_plain = pattern == "a.log";
+        assert_eq!(marks.len(), if is_plain { 1 } else { 2 }, "the end is stored");
         append(&path, "three\n");
         let three = files.next(1).await;
         assert!(three[0].ends_with("3 three"), "{three:?}");
@@ -337,6 +570,55 @@ async fn a_source_can_begin_at_the_end() {
         let texts: Vec<String> = again.all().await.iter().map(|line| line[line.len() - 4..].to_owned()).collect();
         let expected: &[&str] = if pattern == "a.log" { &["hree", "four"] } else { &["hree", "four", "five"] };
         assert_eq!(texts, expected);
+    }
+}
+
+#[tokio::test]
+async fn only_what_is_there_at_the_first_start_is_left_out() {
+    for pattern in ["a.log", "*.log", "{a.log,b}"] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.log");
+        let end = [("startAt", "end")];
+        // Nothing is there.
+        let mut files = start(directory.path(), pattern, BTreeMap::new(), &end).await;
+        assert_eq!(files.all().await, [""; 0], "{pattern}");
+        append(&path, "one\n");
+        let mut again = start(directory.path(), pattern, files.marks, &end).await;
+        let texts = again.all().await;
+        assert!(texts.len() == 1 && texts[0].ends_with("1 one"), "{pattern}: {texts:?}");
+        // Content without an end is there.
+        fs::remove_file(&path).unwrap();
+        append(&path, "with an end\nwithout");
+        let mut files = start(directory.path(), pattern, BTreeMap::new(), &end).await;
+        assert_eq!(files.all().await, [""; 0], "{pattern}");
+        let mut again = start(directory.path(), pattern, files.marks, &end).await;
+        assert_eq!(again.all().await, [""; 0], "{pattern}");
+        append(&path, " one\nnext\n");
+        let texts = again.next(2).await;
+        assert!(texts[0].ends_with("2 without one") && texts[1].ends_with("3 next"), "{pattern}: {texts:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_beginning_of_each_file_shows_whether_it_is_compressed() {
+    for restart in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        append(&path, "plain\n");
+        let mut files = start(directory.path(), "a", BTreeMap::new(), &[]).await;
+        assert_eq!(files.all().await.len(), 1);
+        fs::rename(&path, directory.path().join("a.1")).unwrap();
+        fs::write(&path, Codec::Gzip.compress(b"one\ntwo\n").unwrap()).unwrap();
+        if restart {
+            files = start(directory.path(), "a", files.marks, &[]).await;
+        }
+        let texts: Vec<String> = files.next(2).await;
+        assert!(texts[0].ends_with("1 one") && texts[1].ends_with("2 two"), "{texts:?}");
+        let mut again = start(directory.path(), "a", files.marks, &[]).await;
+        assert_eq!(again.all().await, [""; 0]);
+        fs::remove_file(&path).unwrap();
+        append(&path, "plain again\n");
+        assert!(again.next(1).await[0].ends_with("1 plain again"));
     }
 }
 
