@@ -52,10 +52,10 @@ impl ListenAddress {
                 Err(error) => last = error,
             }
         }
-        if last.kind() == ErrorKind::AddrInUse { Ok(false) } else { Err(self.unusable(last)) }
+        if last.kind() == ErrorKind::AddrInUse { Ok(false) } else { Err(self.unusable(&last)) }
     }
 
-    fn unusable(&self, error: Error) -> Fault {
+    fn unusable(&self, error: &Error) -> Fault {
         let text = format!("cannot listen on {self}: {error}");
         // Another program may end.
         match error.kind() == ErrorKind::AddrInUse {
@@ -71,7 +71,7 @@ impl ListenAddress {
     pub(super) async fn bind(&self, host: &Host) -> Result<(TcpListener, ClaimedAddress), Fault> {
         let mut last = Error::other("the host has no address");
         let connector = Str::from(format!("{}:{}", host.pipeline, host.node));
-        for address in self.look_up().await.map_err(|error| self.unusable(error))? {
+        for address in self.look_up().await.map_err(|error| self.unusable(&error))? {
             let claimed = ports::claim(address, &connector).map_err(|owner| {
                 let text = format!("cannot listen on {self}: the connector {owner} of this service already does");
                 Fault::fatal(codes::HTTP_ADDRESS, text)
@@ -81,7 +81,7 @@ impl ListenAddress {
                 Err(error) => last = error,
             }
         }
-        Err(self.unusable(last))
+        Err(self.unusable(&last))
     }
 }
 

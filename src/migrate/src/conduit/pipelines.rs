@@ -132,7 +132,7 @@ impl FileMigration<'_> {
         self.lines.push(line);
     }
 
-    fn to_do(&mut self, place: &str, note: impl Into<String>) {
+    fn leave_to_do(&mut self, place: &str, note: impl Into<String>) {
         self.push(Line { blocks: true, ..line(place, Outcome::NotCarried, "", note) });
     }
 
@@ -215,7 +215,7 @@ impl FileMigration<'_> {
                         );
                         self.push(line(place, Outcome::Changed, &specification.name, note));
                     }
-                    None => self.to_do(place, format!("remove the version {version} from the name of the plugin")),
+                    None => self.leave_to_do(place, format!("remove the version {version} from the name of the plugin")),
                 }
                 Some(specification)
             }
@@ -226,7 +226,7 @@ impl FileMigration<'_> {
                 None
             }
             Found::Nothing(note) => {
-                self.to_do(place, note);
+                self.leave_to_do(place, note);
                 None
             }
         }
@@ -239,7 +239,7 @@ impl FileMigration<'_> {
             let full = format!("{place}.{name}");
             let parameter = specification.map(|specification| specification.parameter(name));
             if matches!(parameter, Some(None)) && !name.starts_with("sdk.") {
-                self.to_do(&full, "the plugin does not have this setting: remove it, or look for its counterpart");
+                self.leave_to_do(&full, "the plugin does not have this setting: remove it, or look for its counterpart");
             }
             let declared = match parameter.flatten() {
                 Some(parameter) if parameter.is_secret(name) => Declared::Secret,
@@ -256,7 +256,7 @@ impl FileMigration<'_> {
     fn credential(&mut self, full: &str, setting: &Setting) {
         self.secrets.push(setting.value.written().clone());
         let Some(range) = scalar(self.text, setting.value.span()) else {
-            return self.to_do(full, "the credential is masked: put a variable in its place, as ${NAME}");
+            return self.leave_to_do(full, "the credential is masked: put a variable in its place, as ${NAME}");
         };
         // An anchor is replaced once, whatever its aliases are called.
         let known = self.edits.at(range).and_then(|known| known.strip_prefix("\"${")?.strip_suffix("}\""));
