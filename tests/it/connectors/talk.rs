@@ -105,7 +105,8 @@ fn plugins_from_before_lifecycle_calls_and_with_much_to_say_are_heard() {
     let output = process.finish().expect_code(0);
     assert_eq!(written(&workspace), (0..LINES).collect::<Vec<_>>());
     for connector in ["in", "out"] {
-        let said = |line: &str| output.stdout.contains(&format!("{line} pipeline=p connector={connector} plugin=helper\n"));
+        let said =
+            |line: &str| output.stdout.contains(&format!("{line} pipeline=p connector={connector} plugin=helper\n"));
         assert!(said("INF on standard error n=0") && said("WRN line 1"), "{connector}");
     }
     assert!(!output.stdout.contains("on standard output"), "that is for debugging");

@@ -215,7 +215,9 @@ impl FileMigration<'_> {
                         );
                         self.push(line(place, Outcome::Changed, &specification.name, note));
                     }
-                    None => self.leave_to_do(place, format!("remove the version {version} from the name of the plugin")),
+                    None => {
+                        self.leave_to_do(place, format!("remove the version {version} from the name of the plugin"))
+                    }
                 }
                 Some(specification)
             }
@@ -239,7 +241,10 @@ impl FileMigration<'_> {
             let full = format!("{place}.{name}");
             let parameter = specification.map(|specification| specification.parameter(name));
             if matches!(parameter, Some(None)) && !name.starts_with("sdk.") {
-                self.leave_to_do(&full, "the plugin does not have this setting: remove it, or look for its counterpart");
+                self.leave_to_do(
+                    &full,
+                    "the plugin does not have this setting: remove it, or look for its counterpart",
+                );
             }
             let declared = match parameter.flatten() {
                 Some(parameter) if parameter.is_secret(name) => Declared::Secret,
