@@ -230,10 +230,10 @@ pipelines:
     lines.sort_by_key(|line| line[5..].parse::<usize>().unwrap());
     assert_eq!(lines, (0..1000).map(|n| format!("line {n}")).collect::<Vec<_>>());
 
-    workspace.write("pipelines/s3.yaml", pipeline("parquet"));
+    workspace.write("pipelines/s3.yaml", pipeline("orc"));
     let refused = workspace.run(&["pipelines", "validate"]);
     assert_ne!(refused.code(), Some(0));
-    assert!(refused.both().contains("parquet is not supported"), "{}", refused.both());
+    assert!(refused.both().contains("\"orc\" is not one of json, parquet"), "{}", refused.both());
 }
 
 #[test]
