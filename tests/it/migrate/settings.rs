@@ -36,7 +36,7 @@ fn tested(name: &str, config: &Value, tests: &str) {
 /// Sets more settings.
 fn with(config: &Value, more: Value) -> Value {
     let mut config = config.clone();
-    let more = more.as_object().unwrap().clone();
+    let Value::Object(more) = more else { panic!("{more} is no object") };
     config.as_object_mut().unwrap().extend(more);
     config
 }

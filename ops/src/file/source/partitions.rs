@@ -159,9 +159,9 @@ impl FilePartitions {
     }
 
     /// Reads a file that is open already, and then those that replace it.
-    pub(super) fn read_open(&mut self, path: PathBuf, file: File) {
-        self.add(path.clone(), None, Begin::Beginning);
-        if let Some(listed) = self.files.get_mut(&path) {
+    pub(super) fn read_open(&mut self, path: &Path, file: File) {
+        self.add(path.to_owned(), None, Begin::Beginning);
+        if let Some(listed) = self.files.get_mut(path) {
             listed.partition.read_open(file);
         }
     }

@@ -216,7 +216,7 @@ impl FileMigration<'_> {
                         self.push(line(place, Outcome::Changed, &specification.name, note));
                     }
                     None => {
-                        self.leave_to_do(place, format!("remove the version {version} from the name of the plugin"))
+                        self.leave_to_do(place, format!("remove the version {version} from the name of the plugin"));
                     }
                 }
                 Some(specification)

@@ -32,7 +32,7 @@ impl Lines {
         if let Some(input) = self.input.here() {
             input.rest = Vec::new();
             if let Some(file) = input.follower.file() {
-                files.read_open(path, file.map_err(|error| unreadable(&self.path, &error))?);
+                files.read_open(&path, file.map_err(|error| unreadable(&self.path, &error))?);
             }
         }
         self.compressed = Some(SeveralFiles::new(self.path.clone(), files));
