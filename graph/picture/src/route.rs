@@ -85,27 +85,29 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize, cluster: bool) -> Vec<Ro
         };
         let destinations = indices.iter().zip(&arriving).filter(is_end).count();
         let NodeKind::Source(read) = &plan[source].kind else { continue };
-        let (replayed, alone_if, resumes_only) =
-            (read.source.replay(), read.source.alone_if(), read.source.resumes_only());
-        let (is_confirmed_early, undelivered) = (read.source.confirms_early(), read.source.undelivered());
+        let (replayed, alone_if, undelivered) =
+            (read.source.replay(), read.source.alone_if(), read.source.undelivered());
+        let all = match undelivered {
+            Undelivered::ReadAgainFrom(place) => Some(place),
+            Undelivered::ReadAgain | Undelivered::SentAgain | Undelivered::Lost(_) => None,
+        };
         for (&index, copies) in indices.iter().zip(arriving) {
             let (NodeKind::Destination(write), Some(copies)) = (&plan[index].kind, copies) else { continue };
             let delivery = match write.destination.policy().retry {
-                _ if is_confirmed_early => Delivery::MayLoseAtCrash,
+                _ if undelivered.is_lost() => Delivery::MayLoseAtCrash,
                 _ if write.destination.confirms_early() => Delivery::MayLose,
                 Retry::Idempotent => Delivery::AtLeastOnce,
                 Retry::AtMostOnce => Delivery::AtLeastOnceUnrepeated,
                 // With several destinations, the run resumes at the position of the slowest. Only row numbers show what
                 // the others already have.
-                Retry::Transactional if resumes_only.is_some() => Delivery::AtLeastOnce,
+                Retry::Transactional if all.is_some() => Delivery::AtLeastOnce,
                 Retry::Transactional if destinations > 1 && replayed != Replay::Exactly => Delivery::AtLeastOnceInexact,
                 Retry::Transactional => Delivery::EffectivelyOnce,
             };
-            let is_read_again = undelivered == Undelivered::ReadAgain && delivery != Delivery::EffectivelyOnce;
-            let records = match resumes_only {
-                _ if !is_read_again => Some(0),
-                None => Some(replay_rows),
-                Some(_) => None,
+            let records = match undelivered {
+                Undelivered::ReadAgainFrom(_) => None,
+                Undelivered::ReadAgain if delivery != Delivery::EffectivelyOnce => Some(replay_rows),
+                Undelivered::ReadAgain | Undelivered::SentAgain | Undelivered::Lost(_) => Some(0),
             };
             let condition = match (delivery, replayed) {
                 (Delivery::AtLeastOnceInexact, Replay::ExactlyIf(condition)) => Some(condition),
@@ -118,12 +120,7 @@ pub(super) fn all(plan: &PlanGraph, replay_rows: usize, cluster: bool) -> Vec<Ro
                 delivery,
                 order: "kept-per-partition",
                 condition,
-                replay: Repeats {
-                    records,
-                    all: resumes_only,
-                    copies: copies.0,
-                    by_senders: undelivered == Undelivered::SentAgain,
-                },
+                replay: Repeats { records, all, copies: copies.0, by_senders: undelivered == Undelivered::SentAgain },
                 paused: cluster.then(|| match write.destination.refuses_earlier_runs() {
                     true => PausedWrites::Refused,
                     false => PausedWrites::Accepted,

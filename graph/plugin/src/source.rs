@@ -48,17 +48,10 @@ pub trait Source: Send + Sync {
         Replay::NotExactly
     }
 
-    /// Returns `true` if the settings let the sender of records forget them before they are delivered, so that a crash may
-    /// lose them. `pipelines plan` then says so. The default is `false`.
-    fn confirms_early(&self) -> bool {
-        false
-    }
-
     /// Returns what becomes of records that the source has handed over or confirmed, and that are not delivered when a run
-    /// ends. `pipelines plan` and the log of the service say so. By default, the next run reads them again; they are lost if
-    /// the source confirms early.
+    /// ends. `pipelines plan` and the log of the service say so. By default, the next run reads them again.
     fn undelivered(&self) -> Undelivered {
-        if self.confirms_early() { Undelivered::Lost(None) } else { Undelivered::ReadAgain }
+        Undelivered::ReadAgain
     }
 
     /// Warns about settings that are probably a mistake. `flow` has the shape of the records of the source. Opens nothing.
@@ -97,14 +90,6 @@ pub trait Source: Send + Sync {
     /// such as `no other service reads with the same consumer group`. A transactional destination stores the positions of one
     /// service only, so its records are effectively once under this condition. `None` by default: nobody does.
     fn alone_if(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Returns the place from which a crash repeats all records, as the end of a phrase: `after the last STATE message of the
-    /// tap`. Such a source knows few places to resume from, and may read any number of records between two of them. So
-    /// `engine.replay-rows` does not limit what a crash repeats, and a transaction of the destination does not prevent it.
-    /// `None` by default: the source resumes after any record.
-    fn resumes_only(&self) -> Option<&'static str> {
         None
     }
 
@@ -233,16 +218,32 @@ pub struct OfferedStream {
     pub is_selected: bool,
 }
 
-/// Who repeats records that were not delivered before the end of a run.
+/// The fate of records that a run has not delivered when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Undelivered {
-    /// The source reads them again.
+    /// The source reads them again. It resumes after any record.
     ReadAgain,
+    /// The source reads all records from a place on again: the end of a phrase, such as `after the last STATE message of the
+    /// tap`. Such a source knows few places to resume from, and may read any number of records between two of them. So
+    /// `engine.replay-rows` does not limit what a crash repeats, and a transaction of the destination does not prevent it.
+    ReadAgainFrom(&'static str),
     /// Their senders do, because they got no confirmation. The source cannot read them again.
     SentAgain,
     /// Nobody: the source confirmed them, and they are lost with the process. A source that keeps them in memory for the next
     /// run of this process returns their number.
     Lost(Option<u64>),
+}
+
+impl Undelivered {
+    /// Returns `true` if the source reads the records again.
+    pub fn is_read_again(self) -> bool {
+        matches!(self, Undelivered::ReadAgain | Undelivered::ReadAgainFrom(_))
+    }
+
+    /// Returns `true` if the records are lost with the process.
+    pub fn is_lost(self) -> bool {
+        matches!(self, Undelivered::Lost(_))
+    }
 }
 
 /// Whether a source that resumes after a mark reads the same records in the same order, so that [`Mark::seq`]

@@ -107,10 +107,6 @@ impl Source for Extracting {
         self.inner.replay()
     }
 
-    fn confirms_early(&self) -> bool {
-        self.inner.confirms_early()
-    }
-
     fn undelivered(&self) -> Undelivered {
         self.inner.undelivered()
     }

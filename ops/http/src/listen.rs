@@ -276,10 +276,6 @@ impl Source for HttpSource {
         false
     }
 
-    fn confirms_early(&self) -> bool {
-        self.rules.confirm == Confirm::Accepted
-    }
-
     fn undelivered(&self) -> Undelivered {
         match self.rules.confirm {
             Confirm::Delivered => Undelivered::SentAgain,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape, Uses};
 use anabranch_plugin::host::Host;
-use anabranch_plugin::source::{Acker, OfferedStream, OpenedSource, Read, Reader, Room, Source, Start};
+use anabranch_plugin::source::{Acker, OfferedStream, OpenedSource, Read, Reader, Room, Source, Start, Undelivered};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::metadata::key;
@@ -49,8 +49,8 @@ impl Source for SingerSource {
         false
     }
 
-    fn resumes_only(&self) -> Option<&'static str> {
-        Some("after the last STATE message of the tap")
+    fn undelivered(&self) -> Undelivered {
+        Undelivered::ReadAgainFrom("after the last STATE message of the tap")
     }
 
     fn shape(&self) -> RecordShape {
@@ -111,7 +111,7 @@ impl Source for SingerSource {
     }
 }
 
-/// What a reader does.
+/// The state of a reader.
 enum SyncStage {
     /// The next sync starts at this time, when everything before the last state is settled.
     Waiting(Instant),

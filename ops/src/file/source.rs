@@ -22,7 +22,7 @@ use anabranch_plugin::flow::{Fields, Keys, RecordShape, Shape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::shared;
-use anabranch_plugin::source::{OpenedSource, Source, SourceKind, Start};
+use anabranch_plugin::source::{OpenedSource, Source, SourceKind, Start, Undelivered};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Position;
 use anabranch_record::fault::{Fault, FaultClass};
@@ -159,6 +159,12 @@ impl ConfiguredFile {
     }
 }
 
+impl ConfiguredFile {
+    fn is_standard_input(&self) -> bool {
+        matches!(self.input, Input::Standard(_))
+    }
+}
+
 #[async_trait]
 impl Source for ConfiguredFile {
     fn catches_up(&self) -> bool {
@@ -166,12 +172,12 @@ impl Source for ConfiguredFile {
     }
 
     fn file(&self) -> Option<&str> {
-        (!self.confirms_early()).then_some(self.path.as_str())
+        (!self.is_standard_input()).then_some(self.path.as_str())
     }
 
     /// The writer of standard input forgets the records that were read.
-    fn confirms_early(&self) -> bool {
-        matches!(self.input, Input::Standard(_))
+    fn undelivered(&self) -> Undelivered {
+        if self.is_standard_input() { Undelivered::Lost(None) } else { Undelivered::ReadAgain }
     }
 
     fn reads_file(&self, path: &str) -> bool {
@@ -211,7 +217,7 @@ impl Source for ConfiguredFile {
 
     /// Acknowledged records stay in the file, and in rotated files while these exist.
     fn rereads(&self) -> bool {
-        !self.confirms_early()
+        !self.is_standard_input()
     }
 
     async fn still_has(&self, position: &Position) -> Result<bool, Fault> {

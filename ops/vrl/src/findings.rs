@@ -168,8 +168,8 @@ impl Findings<'_> {
         types
     }
 
-    /// Returns the flaw of a program that sets or reads a field of `.` before it replaces `.`, which has no fields, and
-    /// whether it sets it: then the record fails.
+    /// Returns the flaw of a program that sets or reads a field of `.` before it replaces `.`, which has no fields. The second
+    /// value is `true` if the program sets the field, so that the record fails.
     fn misplaced(&self, form: PayloadForm) -> Option<(ProgramFlaw, bool)> {
         if form == PayloadForm::Structured {
             return None;

@@ -56,13 +56,13 @@ pub(super) fn discover(arguments: &Arguments, context: &Context) -> Report {
         Err(error) => return failed(&error),
     };
     let _installed = log.install();
+    log.mask(good.iter().flat_map(|pipeline| pipeline.compiled.secrets.iter().cloned()));
     let runtime = match runtime::start(&mut Builder::new_current_thread()) {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error),
     };
     let (mut text, mut result) = (String::new(), Vec::new());
     for (id, source) in good.iter().flat_map(|pipeline| sources(pipeline, &arguments.connectors)) {
-        log.mask(good.iter().flat_map(|pipeline| pipeline.compiled.secrets.iter().cloned()));
         match runtime.block_on(source.discover()) {
             Ok(None) => {}
             Ok(Some(streams)) => {

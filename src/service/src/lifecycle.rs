@@ -557,10 +557,11 @@ impl PipelineLifecycle {
 
     /// Describes what becomes of the undelivered records of a stopped pipeline.
     fn rest(&self) -> &'static str {
-        let all = |wanted: Undelivered| self.undelivered().all(|(_, found)| found == wanted);
         match () {
-            () if all(Undelivered::ReadAgain) => "the next start reads the remaining ones again",
-            () if all(Undelivered::SentAgain) => {
+            () if self.undelivered().all(|(_, found)| found.is_read_again()) => {
+                "the next start reads the remaining ones again"
+            }
+            () if self.undelivered().all(|(_, found)| found == Undelivered::SentAgain) => {
                 "the senders of the remaining ones got no confirmation, and repeat them"
             }
             () => "the next start reads again what the sources still have",

@@ -5,8 +5,8 @@
 //! of them: a record that arrives after a crash never has the idempotency key of one that arrived before.
 //!
 //! After a restart, the lane continues its generation after the stored mark, with the records that arrive then. Records that
-//! were read and not acknowledged are repeated by their clients as new records, so the source does not replay exactly. Those
-//! that were confirmed before keep their positions for the next run of the process.
+//! were read and not acknowledged are repeated by their clients as new records, so the source does not replay exactly.
+//! Records that were confirmed early keep their positions for the next run of the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

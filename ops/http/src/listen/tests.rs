@@ -77,8 +77,8 @@ async fn doctor_finds_an_address_that_is_not_free() {
 #[test]
 fn only_accepted_records_may_be_lost() {
     let source = |respond| configured::source(&kind(), &[("address", "127.0.0.1:0"), ("respond", respond)]).unwrap();
-    assert!(source("accepted").confirms_early());
-    assert!(!source("delivered").confirms_early());
+    assert!(source("accepted").undelivered().is_lost());
+    assert!(!source("delivered").undelivered().is_lost());
     assert_eq!(source("accepted").undelivered(), Undelivered::Lost(Some(0)));
     assert_eq!(source("delivered").undelivered(), Undelivered::SentAgain);
 }

@@ -27,7 +27,7 @@ pub(super) struct Settings {
     /// Compression of the files: auto (gzip or zstd, if a file begins like it), none, gzip or zstd.
     #[parameter(default = "auto")]
     compression: Argument<Compression>,
-    /// What is a record: lines, multiline (lines from one that matches multiline.startPattern to the next), csv (a row),
+    /// Kind of records: lines, multiline (lines from one that matches multiline.startPattern to the next), csv (a row),
     /// json (a value), delimiter (the bytes before the delimiter), whole (the file) or parquet (a row of a Parquet file).
     #[parameter(default = "lines")]
     framing: Argument<FramingName>,
@@ -61,7 +61,7 @@ struct MultilineSettings {
 
 #[derive(Parameters)]
 struct CsvSettings {
-    /// Whether the first row of each file names the columns, for the framing csv. It is not a record then.
+    /// True if the first row of each file names the columns, for the framing csv. The source then skips it.
     #[parameter(default = true)]
     header: bool,
     /// The character between two values, for the framing csv; \t is a tab.
