@@ -9,6 +9,7 @@ mod schedule;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Keys, RecordShape, Shape};
@@ -38,10 +39,15 @@ use schedule::Schedule;
 
 /// Returns the `http.poll` source for the registry.
 pub fn kind() -> Arc<dyn SourceKind> {
+    kind_by(SystemTime::now)
+}
+
+/// Returns the source with the clock that dates its polls.
+fn kind_by(clock: fn() -> SystemTime) -> Arc<dyn SourceKind> {
     let specification = Specification::builtin("http.poll", "Reads records from an HTTP API on a schedule.")
         .describe(include_str!("poll/description.md"))
         .with_all(shared::structured_source());
-    kind::source(specification, |settings: Settings| configure(&settings))
+    kind::source(specification, move |settings: Settings| configure(&settings, clock))
 }
 
 #[derive(Parameters)]
@@ -102,7 +108,7 @@ fn without_template(parameter: Parameter) -> Parameter {
     }
 }
 
-fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
+fn configure(settings: &Settings, clock: fn() -> SystemTime) -> Result<Arc<dyn Source>, Diagnostics> {
     let mut findings = Diagnostics::new();
     let message = message::compile(&settings.request, &settings.headers, None, MissingKey::Error, &mut findings);
     if message.as_ref().is_some_and(|message| !message.is_same_for_all()) {
@@ -163,7 +169,7 @@ fn configure(settings: &Settings) -> Result<Arc<dyn Source>, Diagnostics> {
         trust: settings.tls.trust(),
         login,
         policy,
-        rules: Arc::new(PollRules { message, schedule, records, key, cursor, paging }),
+        rules: Arc::new(PollRules { message, schedule, clock, records, key, cursor, paging }),
     }))
 }
 
@@ -178,6 +184,8 @@ struct Cursor {
 struct PollRules {
     message: Message,
     schedule: Schedule,
+    /// Returns the time at which a poll begins. Positions contain it.
+    clock: fn() -> SystemTime,
     records: Option<JsonPointer>,
     key: Option<JsonPointer>,
     cursor: Option<Cursor>,

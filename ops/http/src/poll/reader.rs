@@ -420,7 +420,7 @@ impl Reader for PollReader {
                     }
                     self.is_caught_up = false;
                     let poll = Poll {
-                        began: SystemTime::now(),
+                        began: (self.rules.clock)(),
                         page: PageRequest::First,
                         number: 1,
                         is_honoured: false,
