@@ -21,8 +21,8 @@ const TABLE: &str = "
             RETURN NEW;
         END $$;
     CREATE TRIGGER compare BEFORE UPDATE ON bulk FOR EACH ROW EXECUTE FUNCTION watch.compare();";
-const ROWS: usize = 6_000;
-const KILLS: usize = 5;
+const ROWS: usize = 4_000;
+const KILLS: usize = 3;
 const SAME: &str = "SELECT count(*), sum(n), md5(string_agg(md5(bulk::text), '' ORDER BY part, id)),
     count(*) FILTER (WHERE body IS NULL) FROM bulk";
 

@@ -76,19 +76,19 @@ fn read_by_two_nodes_of_which_one_is_killed(of_destination: &str) -> Option<(usi
     });
     database.query("CREATE TABLE p (id int)");
     let pipelines = bucket_to_table(of_destination);
-    put(&server, 0..800);
+    put(&server, 0..320);
     let mut nodes = ["a", "b"].map(|name| node(name, &database, &server.endpoint(), &pipelines));
     let spread = || shares(&database, "p") == ["a:4", "b:4"];
     wait_for("slots of both nodes", spread);
-    wait_for_ids(800, "p", &database, &nodes);
+    wait_for_ids(320, "p", &database, &nodes);
 
     // Each node fetches the objects of its own prefixes only.
-    put(&server, 800..1_600);
-    wait_for_ids(1_600, "p", &database, &nodes);
+    put(&server, 320..640);
+    wait_for_ids(640, "p", &database, &nodes);
     let mut prefixes = BTreeMap::<String, BTreeSet<usize>>::new();
     for (key, nodes) in fetched.lock().unwrap().iter() {
         let (prefix, id) = key["in/".len()..].split_once('/').unwrap();
-        if id.parse::<usize>().unwrap() < 800 {
+        if id.parse::<usize>().unwrap() < 320 {
             continue;
         }
         assert_eq!(nodes.len(), 1, "one node fetches {key}: {nodes:?}");
@@ -98,22 +98,22 @@ fn read_by_two_nodes_of_which_one_is_killed(of_destination: &str) -> Option<(usi
     assert_eq!(numbers, BTreeMap::from([("a", PREFIXES / 2), ("b", PREFIXES / 2)]), "{prefixes:?}");
 
     // One is killed while there is much to read.
-    put(&server, 1_600..5_600);
-    wait_for_ids(2_000, "p", &database, &nodes);
+    put(&server, 640..2_640);
+    wait_for_ids(800, "p", &database, &nodes);
     nodes[0].process.signal("KILL");
     let killed = Instant::now();
     let at_death = counts(&database, "p").1;
-    assert!(at_death < 5_600, "the node is killed in the middle");
-    wait_for_ids(5_600, "p", &database, &nodes);
+    assert!(at_death < 2_640, "the node is killed in the middle");
+    wait_for_ids(2_640, "p", &database, &nodes);
     let took = killed.elapsed();
     wait_for("the slots of a", || shares(&database, "p") == ["b:8"]);
     // The killed node comes back, and takes a part again.
     nodes[0].restart();
     wait_for("slots of both nodes again", spread);
-    put(&server, 5_600..6_000);
-    wait_for_ids(6_000, "p", &database, &nodes);
+    put(&server, 2_640..2_800);
+    wait_for_ids(2_800, "p", &database, &nodes);
     let (rows, ids) = counts(&database, "p");
-    println!("{at_death} records when the node was killed, 5600 after {took:?}; {} of {ids} twice", rows - ids);
+    println!("{at_death} records when the node was killed, 2640 after {took:?}; {} of {ids} twice", rows - ids);
     nodes.into_iter().for_each(|node| end(node.process));
     Some((rows, ids))
 }
@@ -121,13 +121,13 @@ fn read_by_two_nodes_of_which_one_is_killed(of_destination: &str) -> Option<(usi
 #[test]
 fn the_prefixes_of_a_bucket_spread_and_each_object_is_written_once() {
     let Some(counts) = read_by_two_nodes_of_which_one_is_killed("exactlyOnce: \"true\"") else { return };
-    assert_eq!(counts, (6_000, 6_000));
+    assert_eq!(counts, (2_800, 2_800));
 }
 
 #[test]
 fn the_prefixes_of_a_bucket_spread_and_no_object_is_lost() {
     let Some((_, ids)) = read_by_two_nodes_of_which_one_is_killed("") else { return };
-    assert_eq!(ids, 6_000);
+    assert_eq!(ids, 2_800);
 }
 
 #[test]
