@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::process::{Process, Workspace, raw_after};
+use crate::process::{Output, Process, Workspace, raw_after};
 
 /// A pipeline `p` from a file source to a file destination with these settings, and processors indented by six.
 fn pipeline(source: &str, destination: &str, processors: &str) -> String {
@@ -315,4 +315,89 @@ fn standard_output_that_is_a_file_is_not_written_over() {
     assert!(status.success(), "{status}");
     file.write_all(b"after\n").unwrap();
     assert_eq!(workspace.read("out.txt"), "before\none\ntwo\nafter\n");
+}
+
+/// Runs the pipelines of a workspace once with this input.
+fn once_with(workspace: &Workspace, input: &[u8]) -> Output {
+    let mut command = workspace.command(["run", "--once"]);
+    let mut process = Process::spawn(command.stdin(Stdio::piped()));
+    process.stdin().write_all(input).unwrap();
+    process.finish()
+}
+
+#[test]
+fn the_records_before_damage_of_standard_input_are_delivered() {
+    let raw = "path: \"-\", sdk.record.format: recfmt/raw";
+    let long = [b"one\ntwo\n", &[b'x'; 2000][..], b"\nthree\n"].concat();
+    let garbage = [gzip(b"one\ntwo\n"), b"garbage".to_vec()].concat();
+    let cut = [gzip(b"one\ntwo\n"), gzip(b"three\n")[..12].to_vec()].concat();
+    for (input, why) in
+        [(long, "is longer than 1000 bytes"), (garbage, "data is damaged"), (cut, "the rest is missing")]
+    {
+        // Also if records wait for others before they are written.
+        for batch in ["", ", sdk.batch.size: 100, sdk.batch.delay: 1s"] {
+            let workspace = Workspace::new();
+            let source = format!("path: \"-\", maxLineBytes: 1000{batch}");
+            workspace.write("pipelines/p.yaml", pipeline(&source, &format!("{raw}{batch}"), ""));
+            let output = once_with(&workspace, &input).expect_code(1);
+            assert_eq!(output.stdout, "one\ntwo\n", "{why}{batch}: {}", output.stderr);
+            assert!(output.stderr.contains(why), "{why}{batch}: {}", output.stderr);
+        }
+    }
+}
+
+#[test]
+fn the_records_of_a_file_before_one_that_is_too_long_are_delivered_once() {
+    let raw = "path: out.txt, sdk.record.format: recfmt/raw";
+    for (name, framing) in [("lines.txt", "lines"), ("rows.csv", "csv, csv.header: false")] {
+        let workspace = Workspace::new();
+        let long = ["one\ntwo\n", &"x".repeat(2000), "\nthree\n"].concat();
+        workspace.write(name, &long);
+        let source = format!("path: {name}, framing: {framing}, maxLineBytes: 1000");
+        workspace.write("pipelines/p.yaml", pipeline(&source, raw, ""));
+        for _ in 0..2 {
+            let failed = workspace.run(&["run", "--once"]).expect_code(1).both();
+            assert!(failed.contains("is longer than 1000 bytes"), "{failed}");
+            assert_eq!(workspace.read("out.txt"), "one\ntwo\n", "{name}");
+        }
+        workspace.write("pipelines/p.yaml", pipeline(&source.replace("1000", "4000"), raw, ""));
+        workspace.once();
+        assert_eq!(workspace.read("out.txt"), long, "{name}");
+    }
+}
+
+#[test]
+fn standard_input_has_one_source_and_no_position() {
+    let workspace = Workspace::new();
+    workspace.write("pipelines/p.yaml", pipeline("path: \"-\"", "path: out.txt, sdk.record.format: recfmt/raw", ""));
+    for input in ["one\n", "two\n"] {
+        let output = once_with(&workspace, input.as_bytes()).expect_code(0).both();
+        assert!(!output.contains("stored position") && !output.contains("WARN"), "{output}");
+    }
+    assert_eq!(workspace.read("out.txt"), "one\ntwo\n");
+    let second = pipeline("path: \"-\"", "path: other.txt", "").replace("id: p\n", "id: q\n");
+    workspace.write("pipelines/q.yaml", second);
+    let refused = workspace.run(&["pipelines", "validate"]).expect_code(2).both();
+    assert!(refused.contains("plan.input_taken") && refused.contains("both read standard input"), "{refused}");
+    // The first one has the input.
+    let refused = once_with(&workspace, b"three\n").expect_code(2).both();
+    assert!(refused.contains("both read standard input"), "{refused}");
+    assert_eq!(workspace.read("out.txt"), "one\ntwo\nthree\n");
+    assert!(!workspace.path("other.txt").exists());
+}
+
+#[test]
+fn text_after_a_quoted_value_of_a_row_fails_its_record() {
+    let workspace = Workspace::new();
+    workspace.write("in.csv", "\"1\",a\n\"2\"x,b\n3,c\n");
+    let decode =
+        "      - { id: rows, plugin: csv.decode, settings: { field: .Payload.After, columns: \"id:int,text\" } }\n";
+    let queue = "    dead-letter-queue: { plugin: file, window-size: 0, settings: { path: letters.ndjson } }\n";
+    let source = "path: in.csv, framing: csv, csv.header: false";
+    let settings = "path: out.ndjson, sdk.record.format: recfmt/raw";
+    workspace.write("pipelines/p.yaml", pipeline(source, settings, decode) + queue);
+    workspace.once();
+    assert_eq!(workspace.lines("out.ndjson"), [r#"{"id":1,"text":"a"}"#, r#"{"id":3,"text":"c"}"#]);
+    let letters = workspace.read("letters.ndjson");
+    assert!(letters.contains("text follows the closing quote of the value 1, at byte 4"), "{letters}");
 }

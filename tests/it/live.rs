@@ -205,6 +205,7 @@ fn metrics_are_those_of_the_docs() {
         "anabranch_source_backlog_records",
         "anabranch_source_backlog_objects",
         "anabranch_source_partition_backlog_records",
+        "anabranch_source_requests_refused_total",
         "anabranch_source_retained_bytes",
         "anabranch_source_retained_transactions",
         "anabranch_source_retention_spare_bytes",

@@ -1,5 +1,7 @@
 //! Sources: plugins that read records, and receive acknowledgements for delivered ones.
 
+mod refused;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,6 +20,7 @@ use crate::diagnostic::Diagnostics;
 use crate::flow::{Flow, RecordShape};
 use crate::host::Host;
 use crate::specification::Specification;
+pub use refused::RefusedRequests;
 
 /// A kind of source, as registered.
 pub trait SourceKind: Send + Sync {
@@ -78,6 +81,12 @@ pub trait Source: Send + Sync {
     /// says. Opens nothing.
     fn reads_all_of(&self, extent: &Extent) -> bool {
         self.reads().iter().any(|read| extent.is_within(read))
+    }
+
+    /// Returns the resource that the source takes for itself, such as the address at which it listens: of two sources whose
+    /// resources have a name in common, only one can work. Opens nothing. `None` by default: the source shares what it reads.
+    fn takes(&self) -> Option<Extent> {
+        None
     }
 
     /// Returns the place whose resources the source names in the collection of every record. A destination that chooses
@@ -458,6 +467,8 @@ pub struct Backlog {
     pub ahead: u64,
     /// Unread records of each partition for which the source knows them. Not necessarily all partitions.
     pub partitions: BTreeMap<Partition, u64>,
+    /// Requests that the source has refused, since it was opened.
+    pub refused: RefusedRequests,
     /// Data that the external system retains for the source. `None` if it retains nothing, or this is unknown.
     pub retention: Option<Retention>,
 }
@@ -498,6 +509,7 @@ impl Backlog {
             missed: self.missed,
             ahead: 0,
             partitions: self.partitions.into_keys().map(|partition| (partition, 0)).collect(),
+            refused: self.refused,
             retention: self.retention,
         }
     }
@@ -509,7 +521,8 @@ pub trait Reader: Send {
     /// Returns the next records, as soon as there are any. Cancel-safe: dropping the call loses nothing.
     ///
     /// # Errors
-    /// After a transient error, the pipeline restarts from its stored positions.
+    /// After a transient error, the pipeline restarts from its stored positions. After any other error, the engine
+    /// delivers the records that were read before, and then the run fails.
     async fn read(&mut self, room: Room) -> Result<Read, Fault>;
 
     /// Waits for a change of the partitions, and returns [`Read::Revoked`], [`Read::Lost`], [`Read::Assigned`] or

@@ -38,6 +38,11 @@ impl Extent {
         };
         named && self.what == other.what && self.space == other.space
     }
+
+    /// Returns `true` if a resource is part of both extents.
+    pub fn meets(&self, other: &Extent) -> bool {
+        self.is_within(other) || other.is_within(self)
+    }
 }
 
 #[cfg(test)]
@@ -61,6 +66,8 @@ mod tests {
         ] {
             assert_eq!(objects(space, name, whole).is_within(&all), within, "{space} {name}");
         }
+        assert!(all.meets(&objects("lake", "feed/a", true)) && objects("lake", "feed/a", true).meets(&all));
+        assert!(!all.meets(&objects("lake", "feeder/", false)));
         let one = objects("lake", "feed/a", true);
         assert!(one.is_within(&one) && !all.is_within(&one) && !objects("lake", "feed/a", false).is_within(&one));
     }

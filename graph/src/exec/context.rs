@@ -70,6 +70,9 @@ impl StopOrder {
     }
 }
 
+/// Maximum time in which a run whose source has failed delivers the rows that were read.
+const LAST_ROWS: Duration = Duration::from_secs(30);
+
 pub(super) struct Context {
     pub(super) pipeline: Str,
     pub(super) limits: MemoryLimits,
@@ -95,6 +98,8 @@ pub(super) struct Context {
     pub(super) killed: Signal,
     stop: watch::Sender<Option<StopOrder>>,
     fault: Mutex<Option<Fault>>,
+    /// The fault of a source, with which the run ends when the rows that were read are delivered.
+    source_fault: Mutex<Option<Fault>>,
     left: Mutex<Vec<Str>>,
     live: Arc<Live>,
 }
@@ -135,6 +140,7 @@ impl Context {
             killed: Signal::default(),
             stop: watch::Sender::new(None),
             fault: Mutex::default(),
+            source_fault: Mutex::default(),
             left: Mutex::default(),
             live: Arc::default(),
         }
@@ -215,9 +221,16 @@ impl Context {
         self.halt.set();
     }
 
-    /// Returns the fault that ended the run, with secrets masked.
+    /// Ends the run with the fault of a source, but first lets it deliver the rows that were read.
+    pub(super) fn fail_drained(&self, fault: Fault) {
+        locked(&self.source_fault).get_or_insert(fault);
+        self.order_stop(Some(LAST_ROWS));
+    }
+
+    /// Returns the fault that ended the run, with secrets masked. That of a source is the cause of others, such as of an
+    /// acknowledgement that it does not receive.
     pub(super) fn fault(&self) -> Option<Fault> {
-        let fault = locked(&self.fault).clone()?;
+        let fault = locked(&self.source_fault).clone().or_else(|| locked(&self.fault).clone())?;
         let message = fault.message();
         let masked = self.mask(&message);
         if masked == message {

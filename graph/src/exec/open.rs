@@ -234,6 +234,11 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
         .enumerate()
         .map(|(source, (name, spec, output))| open_source(context, source, name, spec, output, &marks, &claims));
     let mut sources = Vec::new();
+    let forgets = |stage: &StageSpec| match &stage.kind {
+        StageKind::Read(spec) if !spec.source.undelivered().is_read_again() => Some(spec.connector.clone()),
+        _ => None,
+    };
+    let forgetful: Vec<Str> = plan.stages.iter().filter_map(forgets).collect();
     let opened = try_join_all(opening).await?;
     let begun: Vec<_> = opened.iter().flat_map(|opened| opened.begun.iter().cloned()).collect();
     if !begun.is_empty() {
@@ -242,6 +247,10 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
         claims.commit(&**store, Commit::of(&begun).with_receipts(&receipts)).await.map_err(store_fault)?;
     }
     for (lane, mark) in &begun {
+        // A source that cannot read records again, such as standard input, never starts after a position.
+        if forgetful.contains(&lane.connector) {
+            continue;
+        }
         tracing::warn!(
             pipeline = %plan.pipeline, source = %lane.connector, partition = %lane.partition.0,
             "the source does not start after the stored position: generation {} begins", mark.generation

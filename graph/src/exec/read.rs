@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anabranch_plugin::source::{Read, Reader, Replay, Room, Start};
-use anabranch_record::fault::Fault;
+use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::metadata::{Metadata, key};
 use anabranch_record::text::Str;
@@ -74,10 +74,11 @@ struct Collected {
 }
 
 /// Whether there is more to read.
-#[derive(PartialEq, Eq)]
 enum More {
     Yes,
     No,
+    /// The source has failed for good.
+    Failed(Fault),
 }
 
 impl Reading {
@@ -120,11 +121,12 @@ impl Reading {
         &self.output.context
     }
 
-    /// Reads until the source ends or the run is stopping. In both cases, rows that were read continue through the
-    /// graph.
+    /// Reads until the source ends, has failed for good, or the run is stopping. In all cases, rows that were read
+    /// continue through the graph.
     pub(super) async fn run(mut self) -> Result<(), Interrupt> {
         let context = self.context().clone();
         let meters = self.output.meters();
+        let mut has_failed = false;
         loop {
             for partition in std::mem::take(&mut self.to_finish) {
                 self.finish(partition).await?;
@@ -152,14 +154,28 @@ impl Reading {
                 read = timed(self.reader.read(ask), &meters) => read,
                 () = self.questions.beside_read() => continue,
             };
-            let read = self.named(read)?;
-            if self.take(read, room).await? == More::No {
-                self.note_end();
-                break;
+            let more = match self.read_of(read)? {
+                Ok(read) => self.take(read, room).await?,
+                Err(fault) => More::Failed(fault),
+            };
+            match more {
+                More::Yes => {}
+                More::No => {
+                    self.note_end();
+                    break;
+                }
+                More::Failed(fault) => {
+                    has_failed = true;
+                    context.fail_drained(fault);
+                    break;
+                }
             }
         }
         let stopped = self.reader.stop().await;
-        self.named(stopped)?;
+        // The fault of a failed source is known.
+        if !has_failed {
+            self.named(stopped)?;
+        }
         // No more rows arrive. After draining, no further rows will be settled.
         context.lanes.caught_up(self.source);
         Ok(())
@@ -174,6 +190,18 @@ impl Reading {
 
     fn named<T>(&self, result: Result<T, Fault>) -> Result<T, Fault> {
         result.map_err(|fault| fault.at(&self.connector))
+    }
+
+    /// Returns the result of a read, or a fault that is not transient. The rows that were read before it are delivered: the
+    /// next run may meet the fault again before it delivers them, and some sources cannot read them again.
+    ///
+    /// # Errors
+    /// A transient fault, which ends the run at once.
+    fn read_of(&self, read: Result<Read, Fault>) -> Result<Result<Read, Fault>, Fault> {
+        match self.named(read) {
+            Err(fault) if fault.class() == FaultClass::Transient => Err(fault),
+            read => Ok(read),
+        }
     }
 
     /// Returns the amount to request from the source if `have` rows are already collected.
@@ -266,7 +294,14 @@ impl Reading {
                     Err(_) => break,
                 },
             };
-            match self.named(read)? {
+            let read = match self.read_of(read)? {
+                Ok(read) => read,
+                Err(fault) => {
+                    self.send(collected).await?;
+                    return Ok(More::Failed(fault));
+                }
+            };
+            match read {
                 Read::Rows { partition, records } if partition == collected.partition => {
                     bytes += weight(&records);
                     collected.records.extend(records);

@@ -131,6 +131,10 @@ impl Source for Extracting {
         self.inner.reads_all_of(extent)
     }
 
+    fn takes(&self) -> Option<Extent> {
+        self.inner.takes()
+    }
+
     fn collections(&self) -> Option<CollectionSpace> {
         self.inner.collections()
     }

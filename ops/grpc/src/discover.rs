@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_ops_program::log::ProgramOwner;
 use anabranch_plugin::registry::StandaloneConnector;
 use anabranch_record::text::{Str, hexadecimal};
 use bytes::Bytes;
@@ -235,7 +236,7 @@ async fn ask(file: &Path, settings: &Settings) -> Result<wire::Specification, St
     let patience = settings.patience.min(PATIENCE);
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let identity = ProcessIdentity {
-        connector: "load-specifications".into(),
+        owner: ProgramOwner::task("load-specifications"),
         plugin: Str::from(name.into_owned()),
         // The plugin makes no requests at this point.
         token: random().map_err(|error| error.to_string())?,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command};
 use std::time::Duration;
 
-use anabranch_ops_program::log::{self, ParsedLine};
+use anabranch_ops_program::log::{self, ParsedLine, ProgramOwner};
 use anabranch_ops_program::{LastWords, RunningProgram, Starting, described, private_directory};
 use anabranch_plugin::host::LogLevel;
 use anabranch_record::text::Str;
@@ -25,8 +25,8 @@ const LONGEST_DIRECTORY: usize = 80;
 /// Identity of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessIdentity {
-    /// Id of the connector, with its pipeline.
-    pub(crate) connector: Str,
+    /// The connector that uses it.
+    pub(crate) owner: ProgramOwner,
     /// The plugin in messages: its name or its file.
     pub(crate) plugin: Str,
     /// Token for the schema service.
@@ -92,7 +92,7 @@ fn run(
         starting.listen("connector-err", stderr, move |line, said| {
             if let Some(heard) = voice.hear(line) {
                 said.add(&heard.text);
-                log::write(&heard, &identity.connector, &identity.plugin);
+                log::write(&heard, &identity.owner, &identity.plugin);
             }
         })?;
     }
@@ -112,7 +112,7 @@ fn listen(
         None => {
             said.add(line);
             let heard = ParsedLine { level: LogLevel::Debug, text: line.to_owned() };
-            log::write(&heard, &identity.connector, &identity.plugin);
+            log::write(&heard, &identity.owner, &identity.plugin);
         }
     })
 }
@@ -128,7 +128,7 @@ fn command(settings: &Settings, file: &Path, identity: &ProcessIdentity, directo
         .env("TMPDIR", directory)
         .env("CONDUIT_CONNECTOR_UTILITIES_GRPC_TARGET", &identity.utilities)
         .env("CONDUIT_CONNECTOR_TOKEN", &identity.token)
-        .env("CONDUIT_CONNECTOR_ID", identity.connector.as_str())
+        .env("CONDUIT_CONNECTOR_ID", identity.owner.id().as_str())
         .env("CONDUIT_CONNECTOR_LOG_LEVEL", settings.log_level.as_str())
         .env("CONDUIT_CONNECTOR_MAX_RECEIVE_RECORD_SIZE", settings.record_limit.to_string());
     command

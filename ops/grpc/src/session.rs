@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anabranch_ops_program::lines::LineSplitter;
+use anabranch_ops_program::log::ProgramOwner;
 use anabranch_ops_program::{RunningProgram, described, log};
 use anabranch_plugin::host::{Host, LogLevel};
 use anabranch_plugin::schema::SchemaRegistry;
@@ -105,7 +106,6 @@ pub(crate) struct SessionStream {
 impl Session {
     /// Starts the process and connects.
     pub(crate) async fn start(plugin: Arc<Plugin>, role: Role, host: &Host) -> Result<Session, Fault> {
-        let connector = Str::from(format!("{}:{}", host.pipeline, host.node));
         let mut tasks = JoinSet::new();
         let failed = |class, code, what: &dyn std::fmt::Display| {
             Fault::new(class, code, format!("connector {:?} ({}) {what}", plugin.name, plugin.file.display()))
@@ -116,7 +116,7 @@ impl Session {
         let served = Utilities::serve(&token, schemas, &mut tasks).await;
         let utilities =
             served.map_err(|error| cannot(&format!("cannot be started, because its schema service fails: {error}")))?;
-        let identity = ProcessIdentity { connector, plugin: plugin.name.clone(), token, utilities };
+        let identity = ProcessIdentity { owner: ProgramOwner::of(host), plugin: plugin.name.clone(), token, utilities };
         let patience = plugin.settings.patience;
         let started = process::start(&plugin.settings, &plugin.file, &identity, patience).await;
         let (process, Handshake { protocol, address }) = started.map_err(|error| match &error {
@@ -333,12 +333,12 @@ pub(crate) async fn shut_down(client: &Client, process: &RunningProgram) {
 
 /// Reads the plugin's output after the first line, which the plugin holds back until it is requested.
 async fn listen(client: Client, identity: ProcessIdentity) {
-    let ProcessIdentity { connector, plugin, .. } = identity;
+    let ProcessIdentity { owner, plugin, .. } = identity;
     let request = futures::stream::iter([Bytes::new()]);
     let mut stream = match client.stream("/plugin.GRPCStdio/StreamStdio", request).await {
         Ok(stream) => stream,
         Err(error) => {
-            tracing::debug!(connector = %connector, plugin = %plugin, "its output cannot be read: {error}");
+            tracing::debug!(connector = %owner.id(), plugin = %plugin, "its output cannot be read: {error}");
             return;
         }
     };
@@ -349,12 +349,12 @@ async fn listen(client: Client, identity: ProcessIdentity) {
         if channel == STDERR {
             err.push(&data, |line| {
                 if let Some(heard) = voice.hear(line) {
-                    log::write(&heard, &connector, &plugin);
+                    log::write(&heard, &owner, &plugin);
                 }
             });
         } else {
             out.push(&data, |line| {
-                log::write(&log::ParsedLine { level: LogLevel::Debug, text: line.to_owned() }, &connector, &plugin);
+                log::write(&log::ParsedLine { level: LogLevel::Debug, text: line.to_owned() }, &owner, &plugin);
             });
         }
     }

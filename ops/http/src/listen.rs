@@ -25,8 +25,11 @@ use anabranch_plugin::flow::{Flow, Keys, RecordShape, Shape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::{Argument, ByteSize, Choice, Parameters, shared};
-use anabranch_plugin::source::{Acker, Backlog, OpenedSource, Read, Reader, Room, Source, SourceKind, Undelivered};
+use anabranch_plugin::source::{
+    Acker, Backlog, OpenedSource, Read, Reader, RefusedRequests, Room, Source, SourceKind, Undelivered,
+};
 use anabranch_plugin::specification::Specification;
+use anabranch_record::extent::Extent;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::phrase::counted;
@@ -49,7 +52,7 @@ use intake::Intake;
 use path::AcceptedPath;
 use ports::ClaimedAddress;
 use receiver::{Confirm, HttpReceiver, RequestRules};
-use refusal::RefusalLog;
+use refusal::{RefusalLog, RefusedRequest};
 
 /// Prefix of metadata with the value of a header.
 const HEADER: &str = "http.header.";
@@ -292,6 +295,10 @@ impl Source for HttpSource {
         }
     }
 
+    fn takes(&self) -> Option<Extent> {
+        self.address.extent()
+    }
+
     fn is_partitioned(&self) -> bool {
         false
     }
@@ -361,16 +368,17 @@ impl Source for HttpSource {
         held.admission.limit(self.load);
         let stored = resume.get(&Partition::ONLY).and_then(|mark| held.numbering.number(&mark.position));
         let intake = Intake::new(held.clone(), stored.unwrap_or(0));
+        let refused = RefusedRequests::new(&RefusedRequest::REASONS);
         let receiver = HttpReceiver {
             rules: self.rules.clone(),
             authentication: self.authentication.clone(),
             held,
             intake: intake.clone(),
-            refusals: RefusalLog::new(host.pipeline.clone(), host.node.clone()),
+            refusals: RefusalLog::new(host.pipeline.clone(), host.node.clone(), refused.clone()),
         };
         let rules = ConnectionRules { most: self.connections, head: self.rules.read_timeout };
         let listener = Listener::start(socket, tls, Arc::new(receiver), rules);
-        let reader = ReceivedRecords { intake: intake.clone(), is_caught_up: false };
+        let reader = ReceivedRecords { intake: intake.clone(), refused, is_caught_up: false };
         let acker = Confirmations { intake, listener, _claimed: claimed };
         Ok(OpenedSource::new(Box::new(reader), Box::new(acker)))
     }
@@ -379,6 +387,7 @@ impl Source for HttpSource {
 /// Reads the records of accepted requests.
 struct ReceivedRecords {
     intake: Arc<Intake>,
+    refused: RefusedRequests,
     /// True if the engine knows that nothing more is there.
     is_caught_up: bool,
 }
@@ -401,7 +410,8 @@ impl Reader for ReceivedRecords {
     }
 
     async fn backlog(&mut self) -> Option<Backlog> {
-        Some(Backlog { records: Some(self.intake.waiting()), ..Backlog::default() })
+        let (records, refused) = (Some(self.intake.waiting()), self.refused.clone());
+        Some(Backlog { records, refused, ..Backlog::default() })
     }
 
     async fn stop(&mut self) -> Result<(), Fault> {

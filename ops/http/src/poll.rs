@@ -2,6 +2,7 @@
 
 mod answer;
 mod decimal;
+mod end;
 mod paging;
 mod position;
 mod reader;

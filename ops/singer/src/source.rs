@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_ops_program::log::ProgramOwner;
 use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape, Uses};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::source::{Acker, OfferedStream, OpenedSource, Read, Reader, Room, Source, Start, Undelivered};
@@ -21,7 +22,7 @@ use crate::codes;
 use crate::decoder::{MessageDecoder, RecordRules, Subjects};
 use crate::place::StatePlace;
 use crate::settings::SingerSettings;
-use crate::tap::{RunningTap, Tap, TapOwner};
+use crate::tap::{RunningTap, Tap};
 
 /// A configured source.
 pub(crate) struct SingerSource {
@@ -72,11 +73,11 @@ impl Source for SingerSource {
     }
 
     async fn examine(&self) -> Result<Vec<String>, Fault> {
-        self.tap.check(&TapOwner::discovery()).await.map(|()| Vec::new())
+        self.tap.check(&ProgramOwner::task("discover")).await.map(|()| Vec::new())
     }
 
     async fn discover(&self) -> Result<Option<Vec<OfferedStream>>, Fault> {
-        self.tap.offered(&TapOwner::discovery()).await.map(Some)
+        self.tap.offered(&ProgramOwner::task("discover")).await.map(Some)
     }
 
     async fn open(&self, resume: &BTreeMap<Partition, Mark>, host: &Host) -> Result<OpenedSource, Fault> {
@@ -98,7 +99,7 @@ impl Source for SingerSource {
         };
         let reader = TapReader {
             tap: self.tap.clone(),
-            origin: TapOwner::of(host),
+            origin: ProgramOwner::of(host),
             interval: self.interval,
             decoder: MessageDecoder::new(self.tap.clone(), self.decoding.clone(), subjects, place),
             settled,
@@ -134,7 +135,7 @@ struct SyncFailure {
 
 struct TapReader {
     tap: Arc<Tap>,
-    origin: TapOwner,
+    origin: ProgramOwner,
     interval: Duration,
     decoder: MessageDecoder,
     settled: watch::Receiver<Position>,

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use anabranch_ops_program::log::ProgramOwner;
 use anabranch_ops_program::{RunningProgram, Starting, command, described, log, private_directory, supervise};
-use anabranch_plugin::host::Host;
 use anabranch_plugin::parameters::Choice;
 use anabranch_plugin::secret::mask;
 use anabranch_plugin::source::OfferedStream;
@@ -68,21 +68,6 @@ pub(crate) struct Tap {
     pub(crate) message_limit: usize,
 }
 
-/// The connector that runs a tap, for the log.
-#[derive(Clone, Debug)]
-pub(crate) struct TapOwner(Str);
-
-impl TapOwner {
-    pub(crate) fn of(host: &Host) -> TapOwner {
-        TapOwner(format!("{}:{}", host.pipeline, host.node).into())
-    }
-
-    /// Returns the origin of a tap that is asked for its streams outside a pipeline.
-    pub(crate) fn discovery() -> TapOwner {
-        TapOwner(Str::from_static("discover"))
-    }
-}
-
 /// A tap that writes messages. Dropping it kills it.
 pub(crate) struct RunningTap {
     program: RunningProgram,
@@ -94,7 +79,11 @@ impl Tap {
     ///
     /// # Errors
     /// The tap cannot be started or cannot discover its streams; the settings do not fit its catalogue.
-    pub(crate) async fn sync(self: Arc<Self>, state: Option<String>, origin: TapOwner) -> Result<RunningTap, Fault> {
+    pub(crate) async fn sync(
+        self: Arc<Self>,
+        state: Option<String>,
+        origin: ProgramOwner,
+    ) -> Result<RunningTap, Fault> {
         let catalog = match self.catalog_argument {
             CatalogArgument::None => None,
             CatalogArgument::Catalog | CatalogArgument::Properties => Some(self.choose(self.catalog(&origin).await?)?),
@@ -114,7 +103,7 @@ impl Tap {
     }
 
     /// Returns the streams that the tap offers, with the choice of the settings if it is possible.
-    pub(crate) async fn offered(&self, origin: &TapOwner) -> Result<Vec<OfferedStream>, Fault> {
+    pub(crate) async fn offered(&self, origin: &ProgramOwner) -> Result<Vec<OfferedStream>, Fault> {
         if self.catalog_argument == CatalogArgument::None {
             return Ok(Vec::new());
         }
@@ -129,7 +118,7 @@ impl Tap {
     }
 
     /// Checks that the tap has what the settings choose.
-    pub(crate) async fn check(&self, origin: &TapOwner) -> Result<(), Fault> {
+    pub(crate) async fn check(&self, origin: &ProgramOwner) -> Result<(), Fault> {
         match self.catalog_argument {
             CatalogArgument::None => Ok(()),
             CatalogArgument::Catalog | CatalogArgument::Properties => {
@@ -146,7 +135,7 @@ impl Tap {
         }
     }
 
-    async fn catalog(&self, origin: &TapOwner) -> Result<TapCatalog, Fault> {
+    async fn catalog(&self, origin: &ProgramOwner) -> Result<TapCatalog, Fault> {
         let invalid = |what: &str, error: &dyn std::fmt::Display| {
             self.fatal(codes::TAP_CATALOG_INVALID, &format!("{what} that cannot be used: {error}"))
         };
@@ -167,7 +156,7 @@ impl Tap {
     }
 
     /// Asks the tap for its catalogue.
-    async fn discover(&self, origin: TapOwner) -> Result<Vec<u8>, Fault> {
+    async fn discover(&self, origin: ProgramOwner) -> Result<Vec<u8>, Fault> {
         let mut files = self.files()?;
         files.arguments.push("--discover".into());
         let RunningTap { program, output } = self.start(files, LARGEST_CATALOG, origin)?;
@@ -222,7 +211,7 @@ impl Tap {
         }
     }
 
-    fn start(&self, files: TapFiles, limit: usize, origin: TapOwner) -> Result<RunningTap, Fault> {
+    fn start(&self, files: TapFiles, limit: usize, origin: ProgramOwner) -> Result<RunningTap, Fault> {
         let Some(supervisor) = &self.supervisor else {
             let text = "cannot be started: this program does not call `Service::worker` first in `main`";
             return Err(self.fatal(codes::TAP_START_FAILED, &text));
@@ -245,7 +234,7 @@ impl Tap {
                     if let Some(mut line) = log_format.parse(line) {
                         line.text = mask(&line.text, &secrets);
                         said.add(&line.text);
-                        log::write(&line, &origin.0, &plugin);
+                        log::write(&line, &origin, &plugin);
                     }
                 })?;
             }

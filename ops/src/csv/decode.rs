@@ -14,12 +14,15 @@ use anabranch_record::reference::Reference;
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
-use memchr::memchr_iter;
+use memchr::{memchr, memchr_iter};
 
 use super::Dialect;
 use crate::codes;
 use crate::field::convert::ScalarType;
 use crate::parse::text_of;
+
+/// The mark that some programs write at the start of a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Returns the `csv.decode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -73,7 +76,9 @@ impl InlineOperator for Decode {
         Specification::builtin("csv.decode", "Decodes a row of CSV.")
             .describe(
                 "Replaces a row of CSV (RFC 4180) with an object that has the columns as fields. Quoted values may contain \
-                 line breaks. A byte order mark at the beginning is left out. The row must have all columns and no others. An empty value is an empty text in a column of \
+                 line breaks. After the closing quote of a value, there is a delimiter or the end of the row; a text \
+                 there fails the record. A quote within a value that does not begin with one is a character like \
+                 others. A byte order mark at the beginning is left out. The row must have all columns and no others. An empty value is an empty text in a column of \
                  strings, and null in the others. A value that does not have the type of its column fails the record. A \
                  field that is missing or null stays as it is.\n\nTo drop the row with the names of the columns, put \
                  `filter` with a condition before this processor.",
@@ -171,10 +176,8 @@ impl Decode {
     }
 
     /// Reads the values of a row into the buffers, and returns their number.
-    fn read(&mut self, row: &[u8]) -> Result<usize, &'static str> {
-        if memchr_iter(self.dialect.quote, row).count() % 2 == 1 {
-            return Err("a quoted value does not end");
-        }
+    fn read(&mut self, row: &[u8]) -> Result<usize, String> {
+        check_quotes(row, self.dialect)?;
         self.reader.reset();
         // The values are not longer than the row, and each but the last has a delimiter after it. The reader stops when a
         // buffer is full, so each has room for one more.
@@ -187,9 +190,48 @@ impl Decode {
         }
         match row[read..].iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
             true => Ok(ended),
-            false => Err("the text has several rows"),
+            false => Err("the text has several rows".to_owned()),
         }
     }
+}
+
+/// Checks that each quoted value ends, and that no text is between its closing quote and the next delimiter.
+fn check_quotes(row: &[u8], Dialect { delimiter, quote }: Dialect) -> Result<(), String> {
+    let ends_value = |byte: u8| byte == delimiter || matches!(byte, b'\r' | b'\n');
+    let mut at = if row.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+    // Most rows have no quote.
+    if memchr(quote, &row[at..]).is_none() {
+        return Ok(());
+    }
+    for number in 1_usize.. {
+        if row.get(at) == Some(&quote) {
+            let begin = at;
+            at += 1;
+            loop {
+                let Some(found) = memchr(quote, &row[at..]).map(|found| at + found) else {
+                    let begin = begin + 1;
+                    return Err(format!("the quoted value {number}, which begins at byte {begin}, does not end"));
+                };
+                at = found + 1;
+                match row.get(at) {
+                    Some(byte) if *byte == quote => at += 1,
+                    Some(byte) if !ends_value(*byte) => {
+                        return Err(format!(
+                            "text follows the closing quote of the value {number}, at byte {}: double a quote that is a \
+                             part of the value",
+                            at + 1
+                        ));
+                    }
+                    _ => break,
+                }
+            }
+        }
+        match row[at..].iter().position(|byte| ends_value(*byte)) {
+            Some(end) => at += end + 1,
+            None => break,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -238,16 +280,29 @@ mod tests {
     #[test]
     fn bad_rows_fail() {
         let columns = ("columns", "x,y");
+        let after = |value: usize, at: usize| {
+            format!(
+                "text follows the closing quote of the value {value}, at byte {at}: double a quote that is a part of the value"
+            )
+        };
         for (row, why) in [
             ("a", "the row has 1 value, and columns has 2"),
             ("a,b,c", "the row has 3 values, and columns has 2"),
             ("", "the row has 0 values, and columns has 2"),
-            ("a,\"b", "a quoted value does not end"),
+            ("a,\"b", "the quoted value 2, which begins at byte 3, does not end"),
+            ("\"a\"b,c", &*after(1, 4)),
+            ("a,\"b\" ", &*after(2, 6)),
+            ("\"a\"\"b\"c,d", &*after(1, 7)),
+            ("\u{feff}\"a\"b,c", &*after(1, 7)),
             ("a,b\nc,d", "the text has several rows"),
         ] {
             assert_eq!(decode(&[columns], row), Err(why.to_owned()), "{row:?}");
         }
         assert!(decode(&[columns], "a,b\n\n").is_ok());
+        assert!(decode(&[columns], "\"a\",\"b\"\r\n").is_ok());
+        // A quote within a value that does not begin with one.
+        let inches = decode(&[columns], "5\" disk,b");
+        assert_eq!(inches.as_deref(), Ok(r#"{"x":"5\" disk","y":"b"}"#));
         testing::failed_rows_stay(&kind(), &[FIELD, columns]);
     }
 

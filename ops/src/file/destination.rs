@@ -134,7 +134,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
             rotation: settings.rotate,
             delimiter,
             most: settings.max_open_files,
-            creates_directories: matches!(path, OutputPath::ByRecord(_)),
+            below: path.directory(),
         },
         path,
         format: Arc::new(RecordFormat::new(&settings.records)?),

@@ -25,6 +25,7 @@ use anabranch_plugin::parameters::shared;
 use anabranch_plugin::source::{OpenedSource, Source, SourceKind, Start, Undelivered};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Position;
+use anabranch_record::extent::Extent;
 use anabranch_record::fault::{Fault, FaultClass};
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::metadata::key;
@@ -185,6 +186,12 @@ impl Source for ConfiguredFile {
             Input::Records(pattern, _) => pattern.contains(Path::new(path)),
             Input::Lines | Input::Standard(_) => *self.path == *path,
         }
+    }
+
+    fn takes(&self) -> Option<Extent> {
+        let space = Str::from_static(STANDARD_INPUT);
+        let input = Extent { what: "standard input", name: space.clone(), space, whole: true, setting: "path" };
+        self.is_standard_input().then_some(input)
     }
 
     fn locate(&self, position: &Position) -> Option<String> {

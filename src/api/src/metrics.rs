@@ -178,6 +178,10 @@ fn add_backlogs(samples: &mut Samples, pipeline: &Str, sources: &[SourceBacklog]
         if let Some(status) = kept.and_then(|kept| kept.status.clone()).filter(|_| *pipeline != OTHER) {
             samples.add(&RETENTION_STATUS, of_source(pipeline, &source.connector).with("retention", status), 1.0);
         }
+        for (reason, requests) in backlog.refused.numbers() {
+            let labels = of_source(pipeline, &source.connector).with("reason", Str::from_static(reason));
+            samples.add(&REFUSED, labels, requests as f64);
+        }
         for (partition, records) in &backlog.partitions {
             let own = *pipeline != OTHER && *left > 0;
             *left = left.saturating_sub(usize::from(own));

@@ -73,6 +73,9 @@ anabranch_record::codes! {
     /// Two sources of a pipeline read the same file, so every record is read twice.
     PLAN_INPUT_SHARED: "plan.input_shared", "Change the path of one source, or remove it.";
 
+    /// Two sources of the service read standard input or listen at the same address, which only one of them can.
+    PLAN_INPUT_TAKEN: "plan.input_taken", "Change the path or the address of one source, or remove it.";
+
     /// The dead-letter queue writes to the file of a destination.
     PLAN_LETTERS_AMONG_RECORDS: "plan.letters_among_records", "Use another path, or `plugin: store`.";
 

@@ -61,6 +61,7 @@ mod sequence;
 pub mod status;
 mod status_line;
 mod stops;
+mod taken;
 mod tasks;
 pub mod traces;
 mod units;

@@ -17,6 +17,7 @@ use crate::addresses;
 use crate::codes;
 use crate::local;
 use crate::outputs::{self, OwnFiles};
+use crate::taken;
 use crate::variables::Environment;
 
 /// The pipelines of the given paths.
@@ -169,17 +170,24 @@ impl Pipelines {
             self.take(&config, Diagnostics(vec![finding]));
         }
         let shared = addresses::shared(&self.good.iter().map(|pipeline| &pipeline.config).collect::<Vec<_>>());
+        self.take_shared(shared, options.strict);
+        let shared = taken::shared(&self.good);
+        self.take_shared(shared, options.strict);
+        let place = |d: &Diagnostic| d.label.as_ref().map(|l| (l.span.file, l.span.start));
+        self.findings.0.sort_by_key(place);
+        environment.hide(&mut self.findings);
+    }
+
+    /// Adds findings of good pipelines, by index in order. Those with errors are invalid.
+    fn take_shared(&mut self, shared: Vec<(usize, Diagnostics)>, strict: bool) {
         for (index, findings) in shared.into_iter().rev() {
-            let findings = if options.strict { findings.raised() } else { findings };
+            let findings = if strict { findings.raised() } else { findings };
             if findings.has_errors() {
                 let Pipeline { config, .. } = self.good.remove(index);
                 self.invalid.push(Invalid { id: Some(config.id.value.clone()), span: config.span });
             }
             self.findings.0.extend(findings);
         }
-        let place = |d: &Diagnostic| d.label.as_ref().map(|l| (l.span.file, l.span.start));
-        self.findings.0.sort_by_key(place);
-        environment.hide(&mut self.findings);
     }
 
     /// Returns the files that declare these pipelines, and their scripts.

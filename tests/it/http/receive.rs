@@ -12,6 +12,7 @@ use anabranch_ops_http::testing::{Received, Reply, Server};
 use serde_json::{Value, json};
 
 use super::client::{Answer, exchange, exchange_over_tls, post, request};
+use crate::api::get;
 use crate::fault_plan::{choices, say, wait};
 use crate::process::{PATIENCE, Process, Workspace};
 use crate::servers::Port;
@@ -245,12 +246,14 @@ fn two_sources_cannot_share_an_address() {
     let workspace = Workspace::new();
     workspace.write("pipelines/p.yaml", pipeline(&settings, TO_FILE));
     let second = pipeline(&settings, "{ id: out, type: destination, plugin: drop }").replace("id: p\n", "id: second\n");
-    workspace.write("pipelines/second.yaml", second);
+    // The service starts one of them; a user starts the other.
+    workspace.write("pipelines/second.yaml", second.replace("id: second\n", "id: second\n    status: stopped\n"));
     let mut process = workspace.start(&["run"]);
-    let printed = process.printed();
+    let (flag, printed) = (format!("--api.http.address={}", process.address()), process.printed());
+    process.wait_until("the first source", || printed().contains("records are received at"));
+    workspace.run(&["pipelines", "start", "second", &flag]).expect_code(0);
     process.wait_until("the refusal", || printed().contains("of this service already does"));
-    let owner = if printed().contains("connector p:in of this service") { "p:in" } else { "second:in" };
-    assert!(printed().contains(&format!("cannot listen on 127.0.0.1:{}: the connector {owner}", port.number())));
+    assert!(printed().contains(&format!("cannot listen on 127.0.0.1:{}: the connector p:in", port.number())));
 }
 
 #[test]
@@ -418,4 +421,48 @@ fn what_was_answered_with_200_is_never_lost() {
     assert!(lost.is_empty(), "confirmed and lost: {lost:?}");
     assert!(!confirmed.is_empty());
     say(&format!("killed {kills} times: none of {} confirmed records lost", confirmed.len()));
+}
+
+#[test]
+fn refused_requests_are_counted_by_their_reason() {
+    let mut workspace = Workspace::new();
+    workspace.env("TOKEN", "hush");
+    let settings = "          address: 127.0.0.1:0\n          auth.bearer: ${TOKEN}\n          limits.bodyBytes: 1KiB";
+    workspace.write("pipelines/p.yaml", pipeline(settings, TO_FILE));
+    let mut process = workspace.start(&["run", "--api.http.address", "127.0.0.1:0"]);
+    let address = process.address_after("records are received at http://");
+    let token = ("Authorization", "Bearer hush");
+    expect(post(address, &[], "{}"), 401);
+    expect(post(address, &[("Authorization", "Bearer other")], "{}"), 401);
+    expect(post(address, &[token], "x".repeat(2000)), 413);
+    expect(exchange(address, &request("POST", "/other", &[token], b"{}")), 404);
+    expect(post(address, &[token], "{}"), 200);
+    let metric = "anabranch_source_requests_refused_total{pipeline=\"p\",connector=\"in\",reason=";
+    let api = process.address();
+    process.wait_until("the counts", || {
+        let text = get(api, "/metrics").body;
+        let number = |reason: &str| text.lines().any(|line| line == format!("{metric}{reason}"));
+        ["\"authentication\"} 2", "\"size\"} 1", "\"path\"} 1", "\"back-pressure\"} 0"].into_iter().all(number)
+    });
+}
+
+#[test]
+fn two_sources_at_one_address_are_found_before_they_start() {
+    let workspace = Workspace::new();
+    let at = |id: &str, address: &str| {
+        pipeline(&format!("          address: {address}"), "{ id: out, type: destination, plugin: drop }")
+            .replace("id: p\n", &format!("id: {id}\n"))
+    };
+    workspace.write("pipelines/a.yaml", at("a", "127.0.0.1:18080"));
+    for (address, code) in [("127.0.0.1:18081", 0), ("127.0.0.1:0", 0), ("127.0.0.1:18080", 2), ("'0.0.0.0:18080'", 2)]
+    {
+        workspace.write("pipelines/b.yaml", at("b", address));
+        let output = workspace.run(&["pipelines", "validate"]).expect_code(code).both();
+        assert_eq!(output.contains("plan.input_taken"), code == 2, "{address}: {output}");
+    }
+    // Of two pipelines of which one is stopped, the service starts one.
+    let stopped = at("b", "127.0.0.1:18080").replace("id: b\n", "id: b\n    status: stopped\n");
+    workspace.write("pipelines/b.yaml", stopped);
+    let output = workspace.run(&["pipelines", "validate"]).expect_code(0).both();
+    assert!(output.contains("warning[plan.input_taken]"), "{output}");
 }

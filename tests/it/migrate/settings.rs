@@ -304,3 +304,43 @@ fn credentials_in_other_settings_become_variables() {
         assert!(text(&report).contains(&format!("${{{variable}}}")), "{}", text(&report));
     }
 }
+
+#[test]
+#[cfg(all(feature = "kafka", feature = "s3", feature = "parquet"))]
+fn parquet_objects_stay_parquet_objects() {
+    let sink = json!({
+        "connector.class": "io.confluent.connect.s3.S3SinkConnector", "topics": "events", "s3.bucket.name": "lake",
+        "s3.region": "eu-central-1", "flush.size": "1000", "key.converter": TEXT, "value.converter": JSON,
+        "value.converter.schemas.enable": "true", "behavior.on.null.values": "ignore",
+        "format.class": "io.confluent.connect.s3.format.parquet.ParquetFormat",
+    });
+    for (codec, expected, outcome) in [
+        (None, "snappy", ""),
+        (Some("zstd"), "zstd", "carried"),
+        (Some("none"), "none", "carried"),
+        (Some("gzip"), "zstd", "changed"),
+    ] {
+        let sink = match codec {
+            Some(codec) => with(&sink, json!({"parquet.codec": codec, "s3.compression.type": "gzip"})),
+            None => sink.clone(),
+        };
+        let report = migrated(&[("events", &sink)]);
+        let written = text(&report);
+        for setting in ["format: parquet", "sdk.record.format: recfmt/raw", &format!("parquet.compression: {expected}")]
+        {
+            assert!(written.contains(setting), "{setting} is not in {written}");
+        }
+        assert!(!written.contains("status: stopped") && !written.contains(" compression: gzip"), "{written}");
+        assert_eq!(line(&report, "events", "format.class")["outcome"], "carried");
+        if codec.is_some() {
+            assert_eq!(line(&report, "events", "parquet.codec")["outcome"], outcome);
+        }
+        let workspace = Workspace::new();
+        workspace.write("pipelines/p.yaml", written.replace("${KAFKA_SERVERS}", "localhost:9092"));
+        let checked = workspace.run(&["pipelines", "validate"]);
+        assert_eq!(checked.code(), Some(0), "{}", checked.both());
+    }
+    // A text has no columns.
+    let texts = migrated(&[("events", &with(&sink, json!({"value.converter": TEXT})))]);
+    assert_eq!(line(&texts, "events", "format.class")["blocks"], true);
+}

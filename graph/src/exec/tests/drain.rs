@@ -196,3 +196,45 @@ async fn a_lineage_that_is_dropped_faults_the_run() {
     let Ending::Faulted(fault) = in_time(running.join()).await else { panic!("nothing was lost") };
     assert_eq!(fault.code().name(), "lost");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_source_that_fails_for_good_fails_the_run_after_its_rows_are_delivered() {
+    let gone = || Fault::fatal(anabranch_plugin::testing::codes::GONE, "the disk is gone");
+    // In a batch, the rows wait in front of the graph.
+    for batch in [None, Some(5_000)] {
+        let bench = Bench::new();
+        let upstream = Arc::new(Upstream::new(&bench.journal, 1_000, AtEnd::Wait).per_read(300));
+        let slow = Arc::new(Downstream::new("a", &bench.journal).delay(Duration::from_millis(500)));
+        let mut pipeline = bench.pipeline();
+        let read = pipeline.read_batches("in", &upstream, batch, Duration::from_secs(5));
+        pipeline.write(&[read], "a", &slow);
+        let running = bench.start(&pipeline.plan());
+        in_time(running.opened()).await.unwrap();
+        while upstream.rows_read() < 1_000 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        upstream.fail_read(gone());
+        let Ending::Faulted(fault) = in_time(running.join()).await else { panic!("it ended without a fault") };
+        assert_eq!((fault.code(), fault.node().map(|node| node.as_str())), (gone().code(), Some("in")));
+        assert_eq!(slow.rows(), (0..1_000).collect::<Vec<_>>(), "{batch:?}");
+        assert_eq!(upstream.kept(), 0, "they are acknowledged: {batch:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_source_does_not_wait_long_for_a_destination_that_hangs() {
+    let bench = Bench::new();
+    let upstream = Arc::new(Upstream::new(&bench.journal, 10, AtEnd::Wait));
+    let hung = Arc::new(Downstream::new("a", &bench.journal).script(|_, _| Reaction::Hang));
+    let mut pipeline = bench.pipeline();
+    let read = pipeline.read("in", &upstream);
+    pipeline.write(&[read], "a", &hung);
+    let running = bench.start(&pipeline.plan());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let since = Instant::now();
+    upstream.fail_read(Fault::fatal(anabranch_plugin::testing::codes::GONE, "the disk is gone"));
+    let Ending::Faulted(fault) = in_time(running.join()).await else { panic!("it ended without a fault") };
+    assert_eq!(fault.code(), anabranch_plugin::testing::codes::GONE);
+    assert!(since.elapsed() <= Duration::from_secs(30), "{:?}", since.elapsed());
+    assert_eq!(upstream.kept(), 10);
+}

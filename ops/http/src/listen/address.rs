@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anabranch_plugin::host::Host;
+use anabranch_record::extent::Extent;
 use anabranch_record::fault::Fault;
 use anabranch_record::text::Str;
 use tokio::net::{TcpListener, lookup_host};
@@ -33,6 +34,27 @@ impl ListenAddress {
     pub(super) fn is_in_a_network(&self) -> bool {
         let host = self.0.rsplit_once(':').map_or("", |(host, _)| host.trim());
         host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| !ip.is_loopback())
+    }
+
+    /// Returns the address as a resource of one source; `None` if the port is any free one.
+    pub(super) fn extent(&self) -> Option<Extent> {
+        let (host, port) = self.0.rsplit_once(':')?;
+        let port: u16 = port.trim().parse().ok().filter(|port| *port != 0)?;
+        let host = host.trim().trim_matches(['[', ']']).to_ascii_lowercase();
+        let ip = host.parse::<IpAddr>();
+        // All addresses of the machine have the blank prefix.
+        let (name, whole) = match &ip {
+            Ok(ip) if ip.is_unspecified() => (Str::default(), false),
+            Ok(ip) => (ip.to_string().into(), true),
+            Err(_) => (host.into(), true),
+        };
+        Some(Extent {
+            what: "requests at one address",
+            space: port.to_string().into(),
+            name,
+            whole,
+            setting: "address",
+        })
     }
 
     /// Returns the addresses of the host.
@@ -92,6 +114,29 @@ async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
         match TcpListener::bind(address).await {
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && Instant::now() < until => sleep(AGAIN).await,
             bound => return bound,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_meet_have_extents_that_meet() {
+        let of = |text: &str| ListenAddress(text.into()).extent();
+        let meet = |one: &str, other: &str| of(one).zip(of(other)).is_some_and(|(one, other)| one.meets(&other));
+        for (one, other) in [
+            ("127.0.0.1:80", "127.0.0.1:80"),
+            ("0.0.0.0:80", "127.0.0.1:80"),
+            ("127.0.0.1: 080", "[::]:80"),
+            ("LocalHost:80", "localhost:80"),
+            ("[::1]:80", "[0:0:0:0:0:0:0:1]:80"),
+        ] {
+            assert!(meet(one, other) && meet(other, one), "{one} {other}");
+        }
+        for (one, other) in [("127.0.0.1:80", "127.0.0.1:81"), ("127.0.0.1:80", "127.0.0.2:80"), ("[::]:0", "[::]:0")] {
+            assert!(!meet(one, other) && !meet(other, one), "{one} {other}");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anabranch_plugin::source::RefusedRequests;
 use anabranch_record::text::Str;
 use hyper::header::{ALLOW, CONNECTION, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
@@ -56,6 +57,25 @@ pub(super) enum RefusedRequest {
 }
 
 impl RefusedRequest {
+    /// The reasons of [`RefusedRequest::reason`].
+    pub(super) const REASONS: [&str; 9] =
+        ["path", "method", "authentication", "size", "format", "incomplete", "back-pressure", "timeout", "stopping"];
+
+    /// Returns the reason as a word for metrics.
+    fn reason(&self) -> &'static str {
+        match self {
+            RefusedRequest::Path => "path",
+            RefusedRequest::Method(_) => "method",
+            RefusedRequest::Credentials(_) => "authentication",
+            RefusedRequest::TooLarge(_) | RefusedRequest::TooMany(_) => "size",
+            RefusedRequest::Encoding | RefusedRequest::Invalid(_) => "format",
+            RefusedRequest::Slow | RefusedRequest::Incomplete => "incomplete",
+            RefusedRequest::Busy => "back-pressure",
+            RefusedRequest::Late => "timeout",
+            RefusedRequest::Stopping => "stopping",
+        }
+    }
+
     /// Returns the status of the answer.
     pub(super) fn status(&self) -> StatusCode {
         match self {
@@ -107,6 +127,8 @@ pub(super) struct RefusalLog {
     pipeline: Str,
     connector: Str,
     reasons: Mutex<HashMap<Discriminant<RefusedRequest>, CountedRefusals>>,
+    /// Numbers of all refused requests, for metrics.
+    numbers: RefusedRequests,
 }
 
 #[derive(Default)]
@@ -117,12 +139,13 @@ struct CountedRefusals {
 }
 
 impl RefusalLog {
-    pub(super) fn new(pipeline: Str, connector: Str) -> RefusalLog {
-        RefusalLog { pipeline, connector, reasons: Mutex::default() }
+    pub(super) fn new(pipeline: Str, connector: Str, numbers: RefusedRequests) -> RefusalLog {
+        RefusalLog { pipeline, connector, reasons: Mutex::default(), numbers }
     }
 
-    /// Logs that a request is refused, or counts it for a later line.
+    /// Counts a refused request, and logs it unless a line with the reason was written a short time ago.
     pub(super) fn note(&self, refused: &RefusedRequest, path: &str) {
+        self.numbers.count(refused.reason());
         let Some(requests) = self.due(refused, Instant::now()) else { return };
         let path: String = path.chars().take(SHOWN).collect();
         tracing::warn!(
@@ -149,8 +172,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_refused_request_is_counted_by_its_reason() {
+        let numbers = RefusedRequests::new(&RefusedRequest::REASONS);
+        let log = RefusalLog::new(Str::from("p"), Str::from("in"), numbers.clone());
+        let all = [
+            RefusedRequest::Path,
+            RefusedRequest::Method(Vec::new()),
+            RefusedRequest::TooLarge(1),
+            RefusedRequest::TooMany(1),
+            RefusedRequest::Encoding,
+            RefusedRequest::Slow,
+            RefusedRequest::Incomplete,
+            RefusedRequest::Busy,
+            RefusedRequest::Busy,
+            RefusedRequest::Late,
+            RefusedRequest::Stopping,
+        ];
+        all.iter().for_each(|refused| log.note(refused, "/"));
+        let counted: Vec<_> = numbers.numbers().filter(|(_, number)| *number > 0).collect();
+        let expected = [
+            ("back-pressure", 2),
+            ("format", 1),
+            ("incomplete", 2),
+            ("method", 1),
+            ("path", 1),
+            ("size", 2),
+            ("stopping", 1),
+            ("timeout", 1),
+        ];
+        assert_eq!(counted, expected);
+    }
+
+    #[test]
     fn each_reason_has_one_log_line_a_minute() {
-        let log = RefusalLog::new(Str::from("p"), Str::from("in"));
+        let log = RefusalLog::new(Str::from("p"), Str::from("in"), RefusedRequests::default());
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(log.due(&RefusedRequest::Path, at(0)), Some(1));

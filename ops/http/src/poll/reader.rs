@@ -31,7 +31,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
 
 /// Reads records page by page.
 pub(super) struct PollReader {
-    rules: Arc<PollRules>,
+    pub(super) rules: Arc<PollRules>,
     client: AuthorizedClient,
     /// URL of the settings.
     base: Url,
@@ -43,12 +43,16 @@ pub(super) struct PollReader {
     /// Records that are not read yet, and the position after the last one, if a poll ends with it.
     pending: VecDeque<Record>,
     end: Option<Position>,
+    /// The fault after these records.
+    failure: Option<Fault>,
     /// True if the engine knows that nothing more is there.
     is_caught_up: bool,
     /// True if an answer had records at the place of the settings, in this run or before it.
     has_found: bool,
     /// True if the log says that an answer has no array of records.
     has_told: bool,
+    /// True if the log says that the server repeats a page.
+    pub(super) has_told_of_repetition: bool,
 }
 
 enum Phase {
@@ -60,21 +64,30 @@ enum Phase {
 
 /// A poll before one of its pages.
 #[derive(Clone)]
-struct Poll {
+pub(super) struct Poll {
     began: SystemTime,
     page: PageRequest,
     /// Number of the page, from 1.
-    number: u64,
+    pub(super) number: u64,
     /// True if an earlier page had as many records as were requested.
     is_honoured: bool,
-    /// Hash of the records of the page before, if this run has read it.
-    before: Option<u64>,
+    /// The page before, if this run has read it.
+    pub(super) previous: Option<PageRequest>,
+    /// Hash of its records.
+    pub(super) before: Option<u64>,
     /// Largest value of the cursor field on earlier pages.
     max: Option<CursorValue>,
     /// The last settled record of the page, if the page was read before.
     after: Option<PagePlace>,
     /// Time before which the server wants no request.
     not_before: Option<SystemTime>,
+}
+
+impl Poll {
+    /// Returns the poll at another of its pages, for a look at it.
+    pub(super) fn at(&self, page: PageRequest, number: u64) -> Poll {
+        Poll { page, number, after: None, ..self.clone() }
+    }
 }
 
 impl PollReader {
@@ -101,6 +114,7 @@ impl PollReader {
                     page: place.page.clone(),
                     number: place.number,
                     is_honoured: false,
+                    previous: None,
                     before: None,
                     max: place.max.clone(),
                     after: Some(place),
@@ -121,14 +135,16 @@ impl PollReader {
             phase,
             pending: VecDeque::new(),
             end: None,
+            failure: None,
             is_caught_up: false,
             has_found,
             has_told: false,
+            has_told_of_repetition: false,
         })
     }
 
     /// Requests a page. `None` if nothing has changed since the last poll.
-    async fn fetch(&self, poll: &Poll) -> Result<Option<PageAnswer>, AuthorizedError> {
+    pub(super) async fn fetch(&self, poll: &Poll) -> Result<Option<PageAnswer>, AuthorizedError> {
         let since = self.rules.cursor.as_ref().zip(self.since.as_ref());
         let since = since.map(|(cursor, value)| (cursor.parameter.as_str(), value.text()));
         let since = since.as_ref().map(|(name, value)| (*name, value.as_str()));
@@ -162,10 +178,6 @@ impl PollReader {
         let elements = self.elements(&poll, page)?;
         let hashes: Vec<u64> = elements.iter().map(hash).collect();
         let content = hash_of_all(&hashes);
-        // A server that ignores the parameter would be asked without end.
-        if self.rules.paging.is_counted() && !hashes.is_empty() && poll.before == Some(content) {
-            return Err(Fault::fatal(codes::HTTP_PAGE, InvalidPage::Loop));
-        }
         let first = poll.after.take().map_or(0, |after| resume(&hashes, &after));
         let mut max = poll.max.clone();
         let mut texts = None;
@@ -202,16 +214,18 @@ impl PollReader {
             records.push_back(self.record(value, position.encode()?)?);
         }
         let invalid = |why| Fault::fatal(codes::HTTP_PAGE, why);
-        let (paging, count, body) = (&self.rules.paging, elements.len(), page.body.as_ref().unwrap_or(&Value::Null));
-        let next = paging.after(&poll.page, &page.url, &page.headers, body, count, poll.is_honoured);
-        let is_honoured = poll.is_honoured || paging.is_full(count);
-        match next.map_err(invalid)? {
-            Some(_) if poll.number >= self.rules.paging.limit => {
+        let next = self.next(&poll, page, elements.len());
+        let is_honoured = poll.is_honoured || self.rules.paging.is_full(elements.len());
+        self.pending = records;
+        match next.map_err(invalid) {
+            Err(fault) => self.failure = Some(fault),
+            Ok(Some(_)) if poll.number >= self.rules.paging.limit => {
                 let text = format!("the poll has more than {} pages (paging.limit)", self.rules.paging.limit);
-                return Err(Fault::fatal(codes::HTTP_PAGE, text));
+                self.failure = Some(Fault::fatal(codes::HTTP_PAGE, text));
             }
-            Some(next) => {
+            Ok(Some(next)) => {
                 self.phase = Phase::Page(Poll {
+                    previous: Some(poll.page),
                     page: next,
                     number: poll.number + 1,
                     is_honoured,
@@ -220,13 +234,12 @@ impl PollReader {
                     ..poll
                 });
             }
-            None => self.complete(
+            Ok(None) => self.complete(
                 poll.began,
                 max,
                 if poll.number == 1 { validators(&page.headers) } else { Validators::default() },
             )?,
         }
-        self.pending = records;
         Ok(())
     }
 
@@ -299,8 +312,19 @@ impl PollReader {
         Ok(records)
     }
 
-    /// Returns `true` if a status says that there is no page with this number or offset, because the page before was the last.
-    fn is_after_the_last(&self, poll: &Poll, status: Option<StatusCode>) -> bool {
+    /// Returns the page after one with this answer and number of records.
+    pub(super) fn next(
+        &self,
+        poll: &Poll,
+        page: &PageAnswer,
+        records: usize,
+    ) -> Result<Option<PageRequest>, InvalidPage> {
+        let body = page.body.as_ref().unwrap_or(&Value::Null);
+        self.rules.paging.after(&poll.page, &page.url, &page.headers, body, records, poll.is_honoured)
+    }
+
+    /// Returns `true` if the status of a page may mean that there is none with this number or offset.
+    pub(super) fn is_after_the_last(&self, poll: &Poll, status: Option<StatusCode>) -> bool {
         let is_counted = self.rules.paging.is_counted() && poll.number > 1;
         is_counted && status.is_some_and(|status| matches!(status.as_u16(), 404 | 410 | 416))
     }
@@ -368,12 +392,12 @@ fn text(value: &Value) -> Result<Vec<u8>, Fault> {
 }
 
 /// Returns a hash that is the same in all versions of the service.
-fn hash(value: &Value) -> u64 {
+pub(super) fn hash(value: &Value) -> u64 {
     let sum = Sha256::digest(text(value).unwrap_or_default());
     sum.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
-fn hash_of_all(hashes: &[u64]) -> u64 {
+pub(super) fn hash_of_all(hashes: &[u64]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hashes.hash(&mut hasher);
     hasher.finish()
@@ -405,6 +429,9 @@ impl Reader for PollReader {
                 self.is_caught_up = false;
                 return Ok(Read::Rows { partition: Partition::ONLY, records });
             }
+            if let Some(fault) = &self.failure {
+                return Err(fault.clone());
+            }
             if let Some(position) = self.end.take() {
                 return Ok(Read::Progress(Partition::ONLY, position));
             }
@@ -424,6 +451,7 @@ impl Reader for PollReader {
                         page: PageRequest::First,
                         number: 1,
                         is_honoured: false,
+                        previous: None,
                         before: None,
                         max: None,
                         after: None,
@@ -439,6 +467,10 @@ impl Reader for PollReader {
             }
             // A read that is dropped here requests the page again.
             match self.fetch(&poll).await {
+                Ok(Some(page)) if self.repeats_without_end(&poll, &page).await? => {
+                    self.tell_of_repetition(&poll);
+                    self.complete(poll.began, poll.max, Validators::default())?;
+                }
                 Ok(Some(page)) => self.take_page(poll, &page)?,
                 Ok(None) => self.finish(poll.began, self.validators.clone())?,
                 Err(AuthorizedError::Request(error)) if error.is_transient() && error.retry_after().is_some() => {
@@ -452,6 +484,7 @@ impl Reader for PollReader {
                         page: PageRequest::First,
                         number: 1,
                         is_honoured: false,
+                        previous: None,
                         before: None,
                         max: None,
                         after: None,
@@ -460,7 +493,16 @@ impl Reader for PollReader {
                     self.phase = Phase::Page(first);
                 }
                 Err(AuthorizedError::Request(error)) if self.is_after_the_last(&poll, error.status()) => {
-                    self.complete(poll.began, poll.max, Validators::default())?;
+                    match self.confirm_end(&poll).await? {
+                        None => self.complete(poll.began, poll.max, Validators::default())?,
+                        Some(page) => self.take_page(poll, &page)?,
+                    }
+                }
+                // The address was right: a server that is restarted may not find it for some time.
+                Err(AuthorizedError::Request(error))
+                    if self.has_found && error.status() == Some(StatusCode::NOT_FOUND) =>
+                {
+                    return Err(Fault::from(error).with_class(FaultClass::Transient));
                 }
                 Err(error) => return Err(refused(error)),
             }

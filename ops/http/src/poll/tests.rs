@@ -131,14 +131,15 @@ async fn a_poll_without_end_stops() {
     let server = Server::start(|request| page(&[1], Some(parameter(request, "cursor").unwrap_or(0) + 1)));
     let source = source(&server, &[("paging.limit", "3")]);
     let mut opened = source.open(&BTreeMap::new(), &configured::host()).await.unwrap();
+    let mut pages = 0;
     let fault = loop {
         match opened.reader.read(AMPLE).await {
-            Ok(Read::Rows { .. }) => {}
+            Ok(Read::Rows { .. }) => pages += 1,
             Ok(other) => panic!("{other:?}"),
             Err(fault) => break fault,
         }
     };
-    assert_eq!((fault.code(), server.received().len()), (codes::HTTP_PAGE, 3));
+    assert_eq!((fault.code(), server.received().len(), pages), (codes::HTTP_PAGE, 3, 3));
 }
 
 /// Reads until the source has caught up or failed.
@@ -184,10 +185,92 @@ async fn a_server_that_ignores_the_number_of_the_page_is_not_asked_without_end()
     let server = Server::start(|_| Reply::ok(r#"[{"n":1},{"n":2}]"#));
     let url = server.url();
     let source = configured::source(&kind(), &[("request.url", &*url), ("paging.kind", "page")]).unwrap();
-    let fault = read_once(&*source).await.unwrap_err();
-    assert_eq!((fault.code(), fault.class()), (codes::HTTP_PAGE, FaultClass::Fatal));
-    assert!(fault.to_string().contains("the same page again"), "{fault}");
-    assert_eq!(server.received().len(), 2);
+    assert_eq!(read_once(&*source).await.unwrap().len(), 2);
+    assert_eq!(server.received().len(), 3);
+}
+
+/// Reads all records of a server whose pages are numbered, until the source has caught up.
+async fn read_pages(server: &Server) -> Result<Vec<i64>, Fault> {
+    let url = server.url();
+    let settings = [("request.url", url.as_str()), ("records", "/items"), ("paging.kind", "page")];
+    let more = [("schedule.interval", "1h"), ("backoffRetry.count", "0")];
+    let source = configured::source(&kind(), &[&settings[..], &more].concat()).unwrap();
+    let number = |record: Record| record.payload.after.fields().unwrap().get("n").and_then(Value::as_i64).unwrap();
+    Ok(read_once(&*source).await?.into_iter().map(number).collect())
+}
+
+#[tokio::test]
+async fn a_server_that_answers_the_last_page_again_ends_the_poll() {
+    let server = Server::start(|request| {
+        let at = parameter(request, "page").unwrap().min(3);
+        page(&[2 * at, 2 * at + 1], None)
+    });
+    assert_eq!(read_pages(&server).await.unwrap(), [2, 3, 4, 5, 6, 7]);
+    assert_eq!(server.received().len(), 5);
+}
+
+#[tokio::test]
+async fn two_pages_with_the_same_records_do_not_end_a_poll() {
+    let pages: [&[u64]; 5] = [&[1], &[1], &[2, 3], &[2, 3], &[]];
+    for missing in [200, 404] {
+        let server = Server::start(move |request| match pages[parameter(request, "page").unwrap() as usize - 1] {
+            [] if missing == 404 => Reply::status(404, "no such page"),
+            items => page(items, None),
+        });
+        assert_eq!(read_pages(&server).await.unwrap(), [1, 1, 2, 3, 2, 3], "{missing}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_that_is_missing_once_does_not_end_a_poll() {
+    // Which requests fail, such as those to one of two servers.
+    for failing in [vec![1], vec![2], vec![3]] {
+        let fails = failing.clone();
+        let server = Server::start(move |request| match parameter(request, "page").unwrap() {
+            _ if fails.contains(&request.number) => Reply::status(404, "no such page"),
+            at if at <= 3 => page(&[at], None),
+            _ => Reply::status(404, "no such page"),
+        });
+        assert_eq!(read_pages(&server).await.unwrap(), [1, 2, 3], "{failing:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_finds_no_page_for_a_time_is_asked_again_by_the_next_run() {
+    let server = Server::start(move |request| match parameter(request, "page").unwrap() {
+        _ if (1..6).contains(&request.number) => Reply::status(404, "restarting"),
+        at if at <= 3 => page(&[at], None),
+        _ => page(&[], None),
+    });
+    let url = server.url();
+    let settings = [("request.url", url.as_str()), ("records", "/items"), ("paging.kind", "page")];
+    let more = [("schedule.interval", "1h"), ("backoffRetry.count", "0")];
+    let source = configured::source(&kind(), &[&settings[..], &more].concat()).unwrap();
+    let (mut numbers, mut stored, mut faults) = (Vec::new(), None, 0);
+    'runs: loop {
+        let mark = stored.clone().map(|position| (Partition::ONLY, Mark { generation: 0, seq: 1, position }));
+        let mut opened = source.open(&mark.into_iter().collect(), &configured::host()).await.unwrap();
+        loop {
+            match opened.reader.read(AMPLE).await {
+                Ok(Read::Rows { records, .. }) => {
+                    for record in records {
+                        numbers.push(record.payload.after.fields().unwrap().get("n").and_then(Value::as_i64).unwrap());
+                        stored = Some(record.position().clone());
+                    }
+                }
+                Ok(Read::Progress(_, position)) => stored = Some(position),
+                Ok(Read::CaughtUp) => break 'runs,
+                Ok(other) => panic!("{other:?}"),
+                Err(fault) => {
+                    assert_eq!((fault.code(), fault.class()), (codes::HTTP_STATUS, FaultClass::Transient), "{fault}");
+                    faults += 1;
+                    break;
+                }
+            }
+        }
+    }
+    numbers.dedup();
+    assert!(faults > 0 && numbers.ends_with(&[1, 2, 3]), "{faults} {numbers:?}");
 }
 
 #[tokio::test]

@@ -21,8 +21,8 @@ pub(super) struct WriteOptions {
     pub(super) delimiter: Vec<u8>,
     /// Maximum number of open files.
     pub(super) most: usize,
-    /// True if missing directories are created.
-    pub(super) creates_directories: bool,
+    /// The directory that all files are in, if records choose them: missing directories below it are created.
+    pub(super) below: Option<PathBuf>,
 }
 
 /// The open files, and the records that they receive next.
@@ -150,7 +150,8 @@ impl OpenFiles {
             (oldest.appender, oldest.is_unsynced) = (None, false);
         }
         let path = &self.files[place].path;
-        if self.options.creates_directories {
+        if let Some(directory) = &self.options.below {
+            stays_below(directory, path)?;
             create_directories(path, self.options.sync)?;
         }
         let mut appender = Appender::open(path, self.options.sync)?;
@@ -182,6 +183,33 @@ impl OpenFiles {
     pub(super) fn warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
+}
+
+/// Checks that no symbolic link on a path below a directory leads out of this directory, which may itself be behind links.
+///
+/// # Errors
+/// `InvalidFilename` if one does.
+pub(super) fn stays_below(directory: &Path, path: &Path) -> io::Result<()> {
+    let root = match fs::canonicalize(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        root => root?,
+    };
+    let mut known = path;
+    let is_below = loop {
+        match fs::canonicalize(known) {
+            Ok(real) => break real.starts_with(&root),
+            // A link to a missing file would create it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !known.is_symlink() => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => break false,
+            Err(error) => return Err(error),
+        }
+        match known.parent() {
+            Some(parent) if known != directory => known = parent,
+            _ => break true,
+        }
+    };
+    let what = "a symbolic link in it leads out of the directory of the template";
+    if is_below { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidFilename, what)) }
 }
 
 /// Creates the missing directories of a path. With `sync`, they survive a power failure.

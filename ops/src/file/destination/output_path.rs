@@ -55,6 +55,16 @@ impl OutputPath {
     }
 }
 
+impl OutputPath {
+    /// Returns the directory that all files are in, if records choose them.
+    pub(super) fn directory(&self) -> Option<PathBuf> {
+        match self {
+            OutputPath::One(_) => None,
+            OutputPath::ByRecord(paths) => Some(PathBuf::from(paths.directory.as_str())),
+        }
+    }
+}
+
 impl PathTemplate {
     /// Appends the path of a record to `path`, which is empty.
     ///

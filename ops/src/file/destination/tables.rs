@@ -23,7 +23,7 @@ use anabranch_record::fault::Fault;
 use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 
-use super::open_files::create_directories;
+use super::open_files::{create_directories, stays_below};
 use super::output_path::OutputPath;
 use super::{accessible, broken, taken_away, unwritable};
 use crate::codes;
@@ -227,12 +227,13 @@ impl TableWriter {
             return Ok(());
         }
         let (layout, owner, mut clean) = (self.layout, self.owner.clone(), std::mem::take(&mut self.clean));
-        let creates_directories = matches!(self.path, OutputPath::ByRecord(_));
+        let below = self.path.directory();
         // If the call is dropped, the files are completed: they are those of a write that counts as not delivered.
         let written = tokio::task::spawn_blocking(move || {
             for file in &files {
-                if creates_directories {
-                    create_directories(&file.path, true)
+                if let Some(below) = &below {
+                    stays_below(below, &file.path)
+                        .and_then(|()| create_directories(&file.path, true))
                         .map_err(|error| (file.path.clone(), TableWriteError::Io(error)))?;
                 }
                 let directory = directory_of(&file.path);

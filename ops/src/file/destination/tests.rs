@@ -296,6 +296,46 @@ async fn a_path_that_another_file_makes_impossible_is_the_fault_of_the_record() 
 }
 
 #[tokio::test]
+async fn no_symbolic_link_leads_a_record_out_of_the_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    for made in ["out/real", "outside/deep"] {
+        fs::create_dir_all(at(made)).unwrap();
+    }
+    fs::write(at("outside/file"), "theirs\n").unwrap();
+    // The directory of the template may be behind a link itself.
+    std::os::unix::fs::symlink(at("out"), at("link")).unwrap();
+    for (link, to) in [
+        ("inside", at("out/real")),
+        ("away", at("outside")),
+        ("file", at("outside/file")),
+        ("missing", at("outside/none")),
+        ("up", "../outside".into()),
+    ] {
+        std::os::unix::fs::symlink(to, at("out").join(link)).unwrap();
+    }
+    let mut writer = open(&at("link").join(BY_COLLECTION), &[RAW]).await.unwrap();
+    for refused in ["away/a", "away/deep/new/a", "file", "missing", "missing/a", "up/a", "inside/../away/a"] {
+        let written = writer.write(Write::new(&[of(refused, "1")])).await;
+        let fault = match written {
+            Err(fault) => fault,
+            Ok(Verdicts::Each(mut verdicts)) => verdicts.remove(0).unwrap_err(),
+            Ok(all) => panic!("{refused}: {all:?}"),
+        };
+        assert_eq!((fault.code(), fault.class()), (codes::PATH_REFUSED, FaultClass::Record), "{refused}: {fault}");
+    }
+    for accepted in ["inside/a", "inside/new/b", "real/c"] {
+        assert!(matches!(writer.write(Write::new(&[of(accepted, "2")])).await, Ok(Verdicts::All(_))), "{accepted}");
+    }
+    assert_eq!(fs::read_to_string(at("outside/file")).unwrap(), "theirs\n");
+    assert_eq!(fs::read_dir(at("outside")).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(at("outside/deep")).unwrap().count(), 0);
+    for (name, text) in [("a", "2\n"), ("new/b", "2\n"), ("c", "2\n")] {
+        assert_eq!(fs::read_to_string(at("out/real").join(name)).unwrap(), text);
+    }
+}
+
+#[tokio::test]
 async fn each_write_of_a_compressed_file_is_complete() {
     let directory = tempfile::tempdir().unwrap();
     for codec in [Codec::Gzip, Codec::Zstd] {

@@ -40,6 +40,8 @@ pub(super) struct StandardInput {
     at: usize,
     /// A record for which the last read had no room.
     held: Option<Record>,
+    /// The fault after the records that were read last.
+    failure: Option<Fault>,
     has_ended: bool,
     place: ContentPosition,
     header_due: bool,
@@ -89,6 +91,7 @@ impl StandardInput {
             buffer: Vec::new(),
             at: 0,
             held: None,
+            failure: None,
             has_ended: false,
             place: ContentPosition::start(0, 0),
             header_due: format.has_header,
@@ -154,7 +157,7 @@ impl StandardInput {
             };
             let Some(Frame { payload, len }) = frame else {
                 if content.len() > self.format.limit && records.is_empty() {
-                    return Err(self.too_long());
+                    return Err(self.too_long(self.place.record + 1));
                 }
                 break;
             };
@@ -164,7 +167,13 @@ impl StandardInput {
             self.place.advance(&self.buffer[..self.at], len, payload.is_some() && !is_header);
             let Some(payload) = payload.map(|payload| &self.buffer[payload]) else { continue };
             if payload.len() > self.format.limit {
-                return Err(self.too_long());
+                let fault = self.too_long(self.place.record.max(1));
+                if records.is_empty() {
+                    return Err(fault);
+                }
+                // First the records before it.
+                self.failure = Some(fault);
+                break;
             }
             if is_header {
                 self.metadata.insert(key::FILE_HEADER, header(payload));
@@ -187,10 +196,9 @@ impl StandardInput {
         Ok(records)
     }
 
-    fn too_long(&self) -> Fault {
+    fn too_long(&self, record: u64) -> Fault {
         let what = format!(
-            "record {} of standard input is longer than {} bytes; raise maxLineBytes to read it",
-            self.place.record + 1,
+            "record {record} of standard input is longer than {} bytes; raise maxLineBytes to read it",
             self.format.limit
         );
         Fault::fatal(codes::LINE_TOO_LONG, what)
@@ -204,6 +212,9 @@ fn unreadable(error: &io::Error) -> Fault {
 #[async_trait]
 impl Reader for StandardInput {
     async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        if let Some(fault) = self.failure.clone() {
+            return Err(fault);
+        }
         loop {
             let records = self.records(room)?;
             if !records.is_empty() {

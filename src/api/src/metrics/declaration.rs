@@ -11,6 +11,10 @@ const CONNECTOR: Label = Label::new("connector", "id of the source");
 const PARTITION: Label = Label::new("partition", "partition of the source");
 const RETENTION_STATE: Label =
     Label::new("retention", "state of what the external system keeps, such as wal_status of a replication slot");
+const REFUSAL: Label = Label::new(
+    "reason",
+    "path, method, authentication, size, format, incomplete, back-pressure, timeout (not delivered in time) or stopping",
+);
 const CLUSTER_NODE: Label = Label::new("cluster_node", "name of the node of the cluster");
 const NODE: Label = Label::new("node", "id of the connector or processor");
 const KIND: Label = Label::new("kind", "source, processor, destination or dead-letter-queue");
@@ -21,6 +25,7 @@ const OF_PIPELINE: &[Label] = &[PIPELINE];
 const OF_SOURCE: &[Label] = &[PIPELINE, CONNECTOR];
 const OF_PARTITION: &[Label] = &[PIPELINE, CONNECTOR, PARTITION];
 const OF_RETENTION: &[Label] = &[PIPELINE, CONNECTOR, RETENTION_STATE];
+const OF_REFUSAL: &[Label] = &[PIPELINE, CONNECTOR, REFUSAL];
 const OF_NODE: &[Label] = &[PIPELINE, NODE, KIND];
 
 pub(super) const INFO: Metric =
@@ -169,6 +174,11 @@ pub(super) const MISSED: Metric = counter(
     OF_SOURCE,
     "Files, objects or records that disappeared before the source could read them. The pipeline has lost their records.",
 );
+pub(super) const REFUSED: Metric = counter(
+    "anabranch_source_requests_refused_total",
+    OF_REFUSAL,
+    "Requests that the source has refused in the current run. Missing if the source receives no requests.",
+);
 pub(super) const LAG_RECORDS: Metric = sum(
     "anabranch_source_lag_records",
     OF_SOURCE,
@@ -282,6 +292,7 @@ pub(super) const ALL: &[&Metric] = &[
     &RETAINED_TRANSACTIONS,
     &RETENTION_STATUS,
     &MISSED,
+    &REFUSED,
     &LAG_RECORDS,
     &LAG_SECONDS,
     &POSITION_AGE,

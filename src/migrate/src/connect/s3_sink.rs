@@ -24,13 +24,16 @@ pub(super) fn convert(mut draft: Draft<'_>) -> Job {
     prefix.push(&"/".into());
     bucket.set("prefix", prefix);
     partitions(&mut draft, &mut bucket, &shape);
-    format(&mut draft, &mut bucket);
+    let is_parquet = format(&mut draft, &mut bucket, &shape);
     batches(&mut draft, &mut bucket);
     draft.expect("storage.class", &["io.confluent.connect.s3.storage.S3Storage"], "this class has no counterpart");
     draft.leave_out(&["schema.generator.class"], "the connector ignores it, too");
     draft.leave_out(
         &["schema.compatibility", "schema.cache.size", "enhanced.avro.schema.support", "connect.meta.data"],
-        "a line of JSON needs no schema",
+        match is_parquet {
+            true => "records whose types conflict go to different files",
+            false => "a line of JSON needs no schema",
+        },
     );
     draft.leave_out(
         &["filename.offset.zero.pad.width", "file.delim", "directory.delim"],
@@ -266,15 +269,21 @@ fn dated(format: &str, time: &str) -> Option<String> {
     Some(template)
 }
 
-fn format(draft: &mut Draft<'_>, bucket: &mut Part) {
+/// Sets the format of the objects. Returns `true` if they are Parquet files.
+fn format(draft: &mut Draft<'_>, bucket: &mut Part, shape: &Shape) -> bool {
     let class = draft.take("format.class");
     bucket.set("sdk.record.format", "recfmt/raw");
-    match class.as_deref().map(|class| class.rsplit('.').next().unwrap_or(class)) {
+    let simple = class.as_deref().map(|class| class.rsplit('.').next().unwrap_or(class));
+    if simple == Some("ParquetFormat") {
+        parquet(draft, bucket, shape);
+        return true;
+    }
+    match simple {
         Some("JsonFormat" | "ByteArrayFormat") => draft.carried("format.class", "bucket.sdk.record.format"),
-        Some("AvroFormat" | "ParquetFormat") | None => draft.unsure(
+        Some("AvroFormat") | None => draft.unsure(
             "format.class",
             "bucket.sdk.record.format",
-            "objects are lines of JSON: readers must read them, not Avro or Parquet",
+            "objects are lines of JSON: readers must read them, not Avro; format: parquet writes Parquet files",
         ),
         Some(_) => draft.blocked("format.class", "this class has no counterpart"),
     }
@@ -289,6 +298,37 @@ fn format(draft: &mut Draft<'_>, bucket: &mut Part) {
         }
     }
     draft.leave_out(&["s3.compression.level"], "the level is fixed");
+    false
+}
+
+/// Makes the objects Parquet files, whose columns are the fields of the values.
+fn parquet(draft: &mut Draft<'_>, bucket: &mut Part, shape: &Shape) {
+    bucket.set("format", "parquet");
+    match shape.value {
+        Form::Raw | Form::Json => {
+            draft
+                .blocked("format.class", "the value is a text or bytes, without fields that become columns: decode it");
+        }
+        Form::Absent | Form::Fields | Form::Envelope => draft.carried("format.class", "bucket.format"),
+    }
+    // The default of the connector.
+    let codec = draft.take("parquet.codec");
+    match codec.as_deref().unwrap_or("snappy") {
+        codec @ ("snappy" | "zstd" | "none") => bucket.set("parquet.compression", codec),
+        _ => bucket.set("parquet.compression", "zstd"),
+    }
+    match codec.as_deref() {
+        Some("snappy" | "zstd" | "none") => draft.carried("parquet.codec", "bucket.parquet.compression"),
+        Some(_) => draft.changed(
+            "parquet.codec",
+            "bucket.parquet.compression",
+            "Parquet files are compressed with zstd or snappy, which common readers read",
+        ),
+        None => {}
+    }
+    draft.leave_out(&["avro.codec"], "objects are Parquet files");
+    let note = "a Parquet file is not compressed as a whole: parquet.compression compresses its pages";
+    draft.leave_out(&["s3.compression.type", "s3.compression.level"], note);
 }
 
 fn batches(draft: &mut Draft<'_>, bucket: &mut Part) {

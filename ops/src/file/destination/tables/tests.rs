@@ -99,3 +99,26 @@ async fn a_file_that_cannot_be_written_leaves_nothing_and_is_tried_again() {
     writer.write(Write::new(&[row("1", 1)])).await.unwrap();
     assert_eq!(stored(&directory.path().join("into")).into_iter().map(|(_, rows)| rows).collect::<Vec<_>>(), [[1]]);
 }
+
+#[tokio::test]
+async fn no_symbolic_link_leads_a_file_out_of_the_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    for made in ["out", "outside"] {
+        fs::create_dir(directory.path().join(made)).unwrap();
+    }
+    std::os::unix::fs::symlink(directory.path().join("outside"), directory.path().join("out/away")).unwrap();
+    let mut writer = open(&directory.path().join("out/{{ .Key.to }}/o.parquet")).await;
+    let to = |place: &str| {
+        let key: Object = [("to", Value::from(place))].into_iter().collect();
+        let mut record = row("1", 1);
+        record.key = Data::from(key);
+        record
+    };
+    for refused in ["away", "away/new"] {
+        let fault = writer.write(Write::new(&[to(refused)])).await.unwrap_err();
+        assert_eq!(fault.code(), codes::PATH_REFUSED, "{refused}: {fault}");
+    }
+    assert_eq!(fs::read_dir(directory.path().join("outside")).unwrap().count(), 0);
+    writer.write(Write::new(&[to("here")])).await.unwrap();
+    assert_eq!(stored(&directory.path().join("out/here")).len(), 1);
+}

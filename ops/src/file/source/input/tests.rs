@@ -9,8 +9,19 @@ const ROOM: Room = Room { rows: 3, bytes: 1 << 20 };
 
 /// The records of input that arrives in these chunks.
 async fn read(compression: Compression, chunks: &[&[u8]]) -> Result<Vec<String>, Fault> {
-    let format =
-        FileFormat { framing: Framing::Lines, has_header: false, compression, limit: 1000, settling: Duration::ZERO };
+    match read_until_failure(compression, Framing::Lines, chunks).await {
+        (texts, None) => Ok(texts),
+        (_, Some(fault)) => Err(fault),
+    }
+}
+
+/// The records of such input, and the fault after them.
+async fn read_until_failure(
+    compression: Compression,
+    framing: Framing,
+    chunks: &[&[u8]],
+) -> (Vec<String>, Option<Fault>) {
+    let format = FileFormat { framing, has_header: false, compression, limit: 1000, settling: Duration::ZERO };
     let (to, from) = channel(100);
     for chunk in chunks {
         to.send(Ok(chunk.to_vec())).await.unwrap();
@@ -19,7 +30,11 @@ async fn read(compression: Compression, chunks: &[&[u8]]) -> Result<Vec<String>,
     let mut input = StandardInput::reading(Arc::new(format), from);
     let mut texts = Vec::new();
     loop {
-        match input.read(ROOM).await? {
+        let read = match input.read(ROOM).await {
+            Ok(read) => read,
+            Err(fault) => return (texts, Some(fault)),
+        };
+        match read {
             Read::Rows { records, .. } => {
                 assert!(!records.is_empty() && records.len() <= ROOM.rows);
                 texts.extend(records.iter().map(|record| match (&record.key, &record.payload.after) {
@@ -27,7 +42,7 @@ async fn read(compression: Compression, chunks: &[&[u8]]) -> Result<Vec<String>,
                     other => panic!("{other:?}"),
                 }));
             }
-            Read::End => return Ok(texts),
+            Read::End => return (texts, None),
             other => panic!("{other:?}"),
         }
     }
@@ -47,4 +62,32 @@ async fn the_records_of_standard_input_are_read_to_its_end() {
     }
     let long = read(Compression::None, &[&[b'x'; 2000]]).await.unwrap_err();
     assert_eq!(long.code(), codes::LINE_TOO_LONG);
+}
+
+#[tokio::test]
+async fn the_records_before_damage_are_read_before_the_fault() {
+    let texts = |found: &[&str]| found.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    // In one chunk, and in one read.
+    let long = [&b"a\nb\n"[..], &[b'x'; 1001], b"\nc\n"].concat();
+    let (found, fault) = read_until_failure(Compression::None, Framing::Lines, &[&long]).await;
+    let fault = fault.unwrap();
+    assert_eq!((found, fault.code()), (texts(&["1:a", "2:b"]), codes::LINE_TOO_LONG));
+    assert!(fault.message().starts_with("record 3 of standard input"), "{fault}");
+    // As the first record of a read.
+    let (found, fault) = read_until_failure(Compression::None, Framing::Lines, &[&long[4..]]).await;
+    let fault = fault.unwrap();
+    assert!(found.is_empty() && fault.message().starts_with("record 1 of standard input"), "{found:?} {fault}");
+    let json = [&b"{}{}"[..], b"[", &[b' '; 1001], b"]"].concat();
+    let (found, fault) = read_until_failure(Compression::None, Framing::Json, &[&json]).await;
+    assert_eq!((found, fault.unwrap().code()), (texts(&["1:{}", "2:{}"]), codes::LINE_TOO_LONG));
+    for codec in [Codec::Gzip, Codec::Zstd] {
+        let good = codec.compress(b"a\nb\n").unwrap();
+        let (found, fault) =
+            read_until_failure(Compression::Auto, Framing::Lines, &[&[&good[..], b"garbage"].concat()]).await;
+        assert_eq!((found, fault.unwrap().code()), (texts(&["1:a", "2:b"]), codes::FILE_CORRUPT), "{codec}");
+        let cut = [&good[..], &good[..good.len() - 1]].concat();
+        let (found, fault) = read_until_failure(Compression::Auto, Framing::Lines, &[&cut]).await;
+        assert!(found.starts_with(&texts(&["1:a", "2:b"])), "{codec}: {found:?}");
+        assert_eq!(fault.unwrap().code(), codes::FILE_TRUNCATED, "{codec}");
+    }
 }
