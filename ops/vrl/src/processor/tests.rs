@@ -13,6 +13,7 @@ use proptest::test_runner::TestRunner;
 use super::*;
 
 mod memory;
+mod random;
 mod unfit;
 
 fn with(settings: &[(&str, &str)]) -> Configured {
