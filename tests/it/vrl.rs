@@ -124,6 +124,62 @@ fn an_error_of_compilation_is_shown_at_its_place_in_the_file() {
 }
 
 #[test]
+fn a_value_that_no_record_can_hold_is_found_at_its_place_in_the_file() {
+    for (program, line, column, said) in [
+        ("%operation = \"upsert\"", "upsert", 26, "%operation becomes \"upsert\", which is not an operation"),
+        (". = parse_json!(.)\n%metadata = null", "%metadata", 13, "%metadata becomes a value of type null"),
+    ] {
+        let workspace = Workspace::new();
+        workspace.write("in.txt", "x\n");
+        workspace.write("pipelines/p.yaml", file_to_file("map", &with(program)));
+        let output = workspace.run(&["pipelines", "validate"]).expect_code(2).both();
+        let line = workspace.read("pipelines/p.yaml").lines().position(|text| text.contains(line)).unwrap() + 1;
+        let place = format!("pipelines/p.yaml:{line}:{column}");
+        assert!(output.contains("vrl.mistake") && output.contains(&place) && output.contains(said), "{output}");
+    }
+}
+
+#[test]
+fn remedies_of_the_compiler_keep_their_lines() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "x\n");
+    workspace.write("pipelines/p.yaml", file_to_file("map", &with(". = parse_json!(.)\n.b = upcase(5)")));
+    let output = workspace.run(&["pipelines", "validate", "pipelines/p.yaml"]).expect_code(2).both();
+    let lines: Vec<&str> = output.lines().map(str::trim).collect();
+    assert!(output.contains("(E110)"), "{output}");
+    for remedy in ["5 = string!(5)", "upcase(5)", "5 = to_string(5) ?? \"default\""] {
+        assert!(lines.contains(&remedy), "{remedy}: {output}");
+    }
+}
+
+#[test]
+fn every_documented_program_is_valid() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "x\n");
+    let decoded = |program: &str| {
+        let decode = "      - { id: decode, plugin: json.decode, settings: { field: .Payload.After } }\n";
+        file_to_file("map", &format!("{decode}{}", with(program)))
+    };
+    let blocks: Vec<&str> = include_str!("../../docs/vrl.md").split("```vrl\n").skip(1).collect();
+    assert!(blocks.len() >= 6, "{}", blocks.len());
+    for (number, block) in blocks.iter().enumerate() {
+        let program = block.split("```").next().unwrap();
+        workspace.write(&format!("pipelines/{number}.yaml"), file_to_file(&format!("map-{number}"), &with(program)));
+        workspace.run(&["pipelines", "validate", "--strict", &format!("pipelines/{number}.yaml")]).expect_code(0);
+    }
+    // Programs for structured data: a block of YAML, and a string.
+    let (_, block) = include_str!("../../docs/vrl.md").split_once("      program: |\n").unwrap();
+    let block: String =
+        block.lines().map_while(|line| line.strip_prefix("        ")).map(|line| format!("{line}\n")).collect();
+    let (_, text) = include_str!("../../docs/plugins/vrl.md").split_once("      program: ").unwrap();
+    let text: String = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    for program in [block, text] {
+        workspace.write("structured.yaml", decoded(&program));
+        workspace.run(&["pipelines", "validate", "--strict", "structured.yaml"]).expect_code(0);
+    }
+}
+
+#[test]
 fn a_program_that_cannot_succeed_is_refused_before_the_first_record() {
     let workspace = Workspace::new();
     workspace.write("in.txt", "x\n");

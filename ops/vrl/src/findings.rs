@@ -1,5 +1,7 @@
 //! The effect of a program on the shape of records, and findings about it.
 
+mod unfit;
+
 use std::ops::Range;
 
 use anabranch_plugin::flow::{Field, Flow, Form, Keys, Operations, Place, RecordShape, Shape, ShapeOrigin, Type};
@@ -16,6 +18,7 @@ use crate::kinds;
 use crate::program::{CheckedProgram, PayloadForm, kind_of_any_data};
 use crate::source::ProgramFlaw;
 use crate::spot::{FIELDS, Spot, TargetPart, key_of};
+use unfit::UnfitValue;
 
 /// Number of the library's finding that an argument never has a type that the function accepts.
 const NEVER_ACCEPTED: usize = 110;
@@ -49,15 +52,19 @@ impl Findings<'_> {
         let before = flow.record.clone();
         let forms = kinds::forms(&before.after);
         let rest = kinds::of_rest(&before);
+        self.report_misplaced(flow, &before);
         let mut after: Option<RecordShape> = None;
+        let mut unfit: Vec<Vec<UnfitValue>> = Vec::new();
         for form in &forms {
             let Some(types) = self.types_after(flow, &before, *form, &forms, &rest) else { continue };
+            unfit.push(self.unfit_values(&types));
             let shape = self.shape_after(&self.of_form(&before, *form), &types);
             after = Some(match after {
                 Some(joined) => joined.join(&shape),
                 None => shape,
             });
         }
+        self.report_unfit(flow, &unfit);
         let mut after = after.unwrap_or_else(|| before.clone());
         if self.keeps_aborted && self.program.aborts() {
             after = after.join(&before);
@@ -121,9 +128,7 @@ impl Findings<'_> {
         match self.program.typed(event, rest.clone()) {
             Ok(program) => {
                 let after = program.final_type_info().state.external;
-                let types = TypesAfter { event: after.target_kind().clone(), rest: after.metadata_kind().clone() };
-                self.check_data(flow, only, &types);
-                Some(types)
+                Some(TypesAfter { event: after.target_kind().clone(), rest: after.metadata_kind().clone() })
             }
             Err(flaws) => {
                 let mut fails = false;
@@ -199,30 +204,6 @@ impl Findings<'_> {
         let flaw =
             ProgramFlaw { code: codes::VRL_MISTAKE, ..ProgramFlaw::at(place.clone(), message, Some(hint.to_owned())) };
         Some((flaw, sets))
-    }
-
-    /// Reports data that never becomes data of a record.
-    fn check_data(&self, flow: &mut Flow, only: bool, types: &TypesAfter) {
-        for spot in self.program.writes.iter().map(|write| &write.spot).filter(|spot| spot.names.is_empty()) {
-            let TargetPart::Data(side) = spot.part else { continue };
-            let kind = kind_at(types, spot);
-            let is_list = side == Side::After && kind.contains_array();
-            if is_list || kinds::shape_of(&kind).is_some() || self.may_differ(spot) {
-                continue;
-            }
-            let write = self.program.facts.writes.iter().find(|write| Spot::of(&write.path).as_ref() == Ok(spot));
-            let is_certain = only && write.is_some_and(|write| !self.program.is_guarded(&write.place));
-            let message = format!(
-                "{side} becomes a value of type {kind}, and it can only be an object, a string or null",
-                side = side.as_str()
-            );
-            let flaw = ProgramFlaw {
-                code: codes::VRL_MISTAKE,
-                place: write.map(|write| write.place.clone()),
-                ..ProgramFlaw::at(0..0, message, Some("put the value into a field: . = { \"value\": … }".to_owned()))
-            };
-            self.report(flow, is_certain, &flaw, None);
-        }
     }
 
     /// Returns `true` if the library does not follow the type of a place: a closure changes it, or the program may end

@@ -2,9 +2,11 @@
 //! them with limits.
 
 pub(crate) mod assigned;
+mod bounded;
 mod decompression;
 mod limits;
 mod log;
+mod mapped;
 pub(crate) mod multiply;
 mod wrapped;
 

@@ -265,6 +265,13 @@ fn compile(source: ProgramSource, most_bytes: functions::MostBytes) -> Result<Ch
             ..ProgramFlaw::at(place, message, Some(DEEP.to_owned()))
         }]);
     }
+    if let Some((index, place)) = facts.indexes.iter().find(|(index, _)| {
+        // The list is filled up to the index.
+        index.saturating_mul(size_of::<vrl::value::Value>()) > most_bytes.0
+    }) {
+        let message = format!("a list up to the index {index} has more than {} bytes", most_bytes.0);
+        return Err(vec![ProgramFlaw::at(place.clone(), message, Some("raise maxBytes, or use an object".to_owned()))]);
+    }
     let rest = || kind_of_rest(|_| kind_of_any_data());
     let any = typed(&tree, kind_of_any_data(), rest(), most_bytes);
     let of_form = |form: PayloadForm| typed(&tree, form.kind(), rest(), most_bytes);

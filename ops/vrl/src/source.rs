@@ -92,18 +92,40 @@ impl ProgramFlaw {
     }
 }
 
-/// Returns the remedies among notes, without links to the manual of another tool.
+/// Returns the remedies among notes, in lines as the library prints them, without links to the manual of another tool.
 fn hint(notes: &[Note]) -> Option<String> {
     let texts = notes.iter().filter_map(|note| match note {
-        Note::Hint(text) | Note::Basic(text) | Note::UserErrorMessage(text) => Some(text.trim().to_owned()),
+        Note::Hint(text) | Note::Basic(text) | Note::UserErrorMessage(text) => Some(text.trim_end().to_owned()),
         Note::Example(text) => Some(format!("for example {}", text.trim())),
         Note::CoerceValue => Some("convert the value with a function such as string!() or int!()".to_owned()),
         _ => None,
     });
-    let text = texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ");
-    (!text.is_empty()).then(|| one_line(&text))
+    let mut lines: Vec<String> = Vec::new();
+    for text in texts {
+        // One empty line separates two remedies.
+        if !text.is_empty() || lines.last().is_some_and(|line| !line.is_empty()) {
+            lines.push(text);
+        }
+    }
+    let text = lines.join("\n").trim().to_owned();
+    (!text.is_empty()).then_some(text)
 }
 
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remedies_keep_their_lines() {
+        let mut notes = Note::solution("one", vec!["a = string!(a)", "upcase(a)"]);
+        notes.extend(Note::solution("another", vec!["a = to_string(a) ?? \"\""]));
+        notes.push(Note::SeeErrorDocs);
+        let text = "try: one\n\n    a = string!(a)\n    upcase(a)\n\ntry: another\n\n    a = to_string(a) ?? \"\"";
+        assert_eq!(hint(&notes).as_deref(), Some(text));
+        assert_eq!(hint(&[Note::SeeErrorDocs]), None);
+    }
 }

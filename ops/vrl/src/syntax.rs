@@ -1,8 +1,10 @@
 //! The syntax tree of a program: its accesses to the record, the expressions that are not evaluated for every record,
-//! multiplications, which are replaced by calls of [`super::functions::multiply`], and assignments in closures, which are
-//! followed by calls of [`super::functions::assigned`].
+//! multiplications, which are replaced by calls of [`super::functions::multiply`], and assignments of variables that can
+//! grow with each assignment, which are followed by calls of [`super::functions::assigned`].
 //!
 //! The tree of the library can only be taken apart, so the walk builds a new one.
+
+mod literals;
 
 use std::ops::Range;
 
@@ -12,7 +14,8 @@ use vrl::parser::ast::{
     FunctionClosure, Group, Ident, IfStatement, Literal, Node, Not, Object, Op, Opcode, Predicate, Program, Query,
     QueryTarget, Return, RootExpr, Unary,
 };
-use vrl::path::{OwnedTargetPath, OwnedValuePath, PathPrefix};
+use vrl::parser::template_string::StringSegment;
+use vrl::path::{OwnedSegment, OwnedTargetPath, OwnedValuePath, PathPrefix};
 
 /// Maximum depth of the syntax tree. Evaluation is recursive, and runs on threads of the service.
 const MOST_DEPTH: usize = 128;
@@ -36,6 +39,8 @@ pub(crate) struct Facts {
     pub(crate) guarded: Vec<Range<usize>>,
     /// True if the program has `return`.
     pub(crate) returns: bool,
+    /// Indexes of lists in assignments, without sign, with their places.
+    pub(crate) indexes: Vec<(usize, Range<usize>)>,
     /// Place at which the tree is too deep.
     pub(crate) too_deep: Option<Range<usize>>,
 }
@@ -60,20 +65,27 @@ pub(crate) struct PathWrite {
     pub(crate) removed: bool,
     /// True in a closure: the types of the library do not follow what a closure does.
     pub(crate) in_closure: bool,
+    /// Literal strings that may be the value, with their places.
+    pub(crate) strings: Vec<(String, Range<usize>)>,
 }
 
 /// Finds the accesses of a program, and guards its multiplications.
 pub(crate) fn examine(program: Program) -> (Program, Facts) {
     let end = program.0.last().map_or(0, Node::end);
-    let mut walk = Walk { facts: Facts::default(), depth: 0, closures: 0, end };
-    let expressions = program.into_iter().map(|root| {
-        root.map(|root| match root {
-            RootExpr::Expr(node) => RootExpr::Expr(walk.expression(node)),
-            error @ RootExpr::Error(_) => error,
-        })
-    });
-    let program = Program(expressions.collect());
-    (program, walk.facts)
+    let mut walk = Walk { facts: Facts::default(), depth: 0, closures: 0, variables: 0, end };
+    let mut roots = Vec::new();
+    for root in program {
+        let span = root.span();
+        match root.into_inner() {
+            RootExpr::Expr(node) => {
+                let (node, check) = walk.statement(node);
+                roots.push(Node::new(span, RootExpr::Expr(node)));
+                roots.extend(check.map(|check| Node::new(span, RootExpr::Expr(check))));
+            }
+            error @ RootExpr::Error(_) => roots.push(Node::new(span, error)),
+        }
+    }
+    (Program(roots), walk.facts)
 }
 
 struct Walk {
@@ -81,6 +93,8 @@ struct Walk {
     depth: usize,
     /// Number of closures around the current expression.
     closures: usize,
+    /// Number of variables read so far.
+    variables: usize,
     /// End of the program.
     end: usize,
 }
@@ -112,7 +126,18 @@ impl Walk {
                 self.ends(span);
                 Expr::Return(node.map(|Return { expr }| Return { expr: Box::new(self.expression(*expr)) }))
             }
-            other @ (Expr::Literal(_) | Expr::Variable(_) | Expr::Break(_)) => other,
+            Expr::Literal(node) => {
+                if let Literal::String(template) = node.inner() {
+                    let is_read = |segment: &&StringSegment| matches!(segment, StringSegment::Template(..));
+                    self.variables += template.0.iter().filter(is_read).count();
+                }
+                Expr::Literal(node)
+            }
+            Expr::Variable(node) => {
+                self.variables += 1;
+                Expr::Variable(node)
+            }
+            other @ Expr::Break(_) => other,
         };
         self.depth -= 1;
         Node::new(span, inner)
@@ -145,21 +170,35 @@ impl Walk {
     }
 
     fn block(&mut self, block: Block) -> Block {
-        if self.closures == 0 {
-            return Block(block.into_iter().map(|node| self.expression(node)).collect());
-        }
         let (mut nodes, mut rest) = (Vec::new(), block.into_iter().peekable());
         while let Some(node) = rest.next() {
-            let (span, assigned) = (node.span(), assigned(&node));
-            nodes.push(self.expression(node));
-            let Some((ident, value)) = assigned else { continue };
-            nodes.push(checked(span, ident));
-            if rest.peek().is_none() {
-                // The value of the block.
-                nodes.push(Node::new(span, value));
+            let span = node.span();
+            let (node, check) = self.statement(node);
+            let is_last = rest.peek().is_none();
+            match check {
+                None => nodes.push(node),
+                Some(check) if is_last => {
+                    // The value of the block is that of the assignment.
+                    nodes.push(kept(node));
+                    nodes.push(check);
+                    nodes.push(Node::new(span, Expr::Variable(Node::new(span, Ident::new(KEPT)))));
+                }
+                Some(check) => nodes.extend([node, check]),
             }
         }
         Block(nodes)
+    }
+
+    /// Walks through an expression of a block. Returns it, with the check of the variable that it makes larger: in a
+    /// closure, each assignment can do that again and again; elsewhere, one of a value with several variables can.
+    fn statement(&mut self, node: Node<Expr>) -> (Node<Expr>, Option<Node<Expr>>) {
+        let (span, assigned) = (node.span(), assigned(&node));
+        let before = self.variables;
+        let node = self.expression(node);
+        let read = self.variables - before;
+        let grows = |keeps: bool| self.closures > 0 || read + usize::from(keeps) > 1;
+        let check = assigned.filter(|(_, keeps)| grows(*keeps)).map(|(ident, _)| checked(span, ident));
+        (node, check)
     }
 
     fn choice(&mut self, IfStatement { predicate, if_node, else_node }: IfStatement) -> IfStatement {
@@ -212,19 +251,36 @@ impl Walk {
     fn assignment(&mut self, span: Span, assignment: Assignment) -> Assignment {
         match assignment {
             Assignment::Single { target, op, expr } => {
-                self.target(span, &target, &op);
+                let mut strings = Vec::new();
+                if op == AssignmentOp::Assign {
+                    literals::strings(&expr, &mut strings);
+                }
+                self.target(span, &target, &op, strings);
                 Assignment::Single { target, op, expr: Box::new(self.expression(*expr)) }
             }
             Assignment::Infallible { ok, err, op, expr } => {
-                self.target(span, &ok, &op);
-                self.target(span, &err, &AssignmentOp::Assign);
+                self.target(span, &ok, &op, Vec::new());
+                self.target(span, &err, &AssignmentOp::Assign, Vec::new());
                 self.guarded(expr.span());
                 Assignment::Infallible { ok, err, op, expr: Box::new(self.expression(*expr)) }
             }
         }
     }
 
-    fn target(&mut self, span: Span, target: &Node<AssignmentTarget>, op: &AssignmentOp) {
+    fn target(
+        &mut self,
+        span: Span,
+        target: &Node<AssignmentTarget>,
+        op: &AssignmentOp,
+        strings: Vec<(String, Range<usize>)>,
+    ) {
+        let place = target.span().range();
+        let place = if place.is_empty() { span.range() } else { place };
+        for segment in segments(target.inner()) {
+            if let OwnedSegment::Index(index) = segment {
+                self.facts.indexes.push((index.unsigned_abs(), place.clone()));
+            }
+        }
         let path = match target.inner() {
             AssignmentTarget::External(None) => OwnedTargetPath::event_root(),
             AssignmentTarget::External(Some(path)) => path.clone(),
@@ -234,17 +290,16 @@ impl Walk {
             },
             AssignmentTarget::Noop | AssignmentTarget::Internal(..) => return,
         };
-        let place = target.span().range();
         if *op == AssignmentOp::Merge {
             self.facts.reads.push(PathRead { path: path.clone(), place: place.clone(), tested: true });
         }
-        let place = if place.is_empty() { span.range() } else { place };
-        self.write(path, place, false, false);
+        let in_closure = self.closures > 0;
+        self.facts.writes.push(PathWrite { path, place, compact: false, removed: false, in_closure, strings });
     }
 
-    fn write(&mut self, path: OwnedTargetPath, place: Range<usize>, removed: bool, compact: bool) {
+    fn removal(&mut self, path: OwnedTargetPath, place: Range<usize>, compact: bool) {
         let in_closure = self.closures > 0;
-        self.facts.writes.push(PathWrite { path, place, compact, removed, in_closure });
+        self.facts.writes.push(PathWrite { path, place, compact, removed: true, in_closure, strings: Vec::new() });
     }
 
     fn query(&mut self, span: Span, query: Query, tested: bool) -> Query {
@@ -257,7 +312,10 @@ impl Walk {
             }
             QueryTarget::FunctionCall(call) => QueryTarget::FunctionCall(self.call(call)),
             QueryTarget::Container(container) => QueryTarget::Container(self.container(container)),
-            internal @ QueryTarget::Internal(_) => internal,
+            internal @ QueryTarget::Internal(_) => {
+                self.variables += 1;
+                internal
+            }
         });
         Query { target, path }
     }
@@ -268,7 +326,7 @@ impl Walk {
         let external = arguments.first().and_then(|argument| external(&argument.expr));
         if let Some(path) = &external {
             match name.as_str() {
-                "del" => self.write(path.clone(), arguments[0].span().range(), true, arguments.len() > 1),
+                "del" => self.removal(path.clone(), arguments[0].span().range(), arguments.len() > 1),
                 "unnest" => self.facts.copies.push(path.prefix),
                 _ => {}
             }
@@ -306,19 +364,43 @@ impl Walk {
     }
 }
 
-/// Returns the variable that an assignment sets or changes, and the expression that has the value of the assignment.
-fn assigned(node: &Node<Expr>) -> Option<(Ident, Expr)> {
+/// Returns the variable that an assignment sets or changes, and whether it keeps a part of its value.
+fn assigned(node: &Node<Expr>) -> Option<(Ident, bool)> {
     let Expr::Assignment(assignment) = node.inner() else { return None };
-    let Assignment::Single { target, .. } = assignment.inner() else { return None };
-    let ident = match target.inner() {
-        AssignmentTarget::Internal(ident, _) => ident,
+    let (target, op) = match assignment.inner() {
+        Assignment::Single { target, op, .. } => (target, op),
+        Assignment::Infallible { ok, op, .. } => (ok, op),
+    };
+    let (ident, is_part) = match target.inner() {
+        AssignmentTarget::Internal(ident, path) => (ident, path.is_some()),
         AssignmentTarget::Query(query) => match query.target.inner() {
-            QueryTarget::Internal(ident) => ident,
+            QueryTarget::Internal(ident) => (ident, true),
             _ => return None,
         },
         AssignmentTarget::Noop | AssignmentTarget::External(_) => return None,
     };
-    Some((ident.clone(), target.inner().to_expr(node.span())))
+    Some((ident.clone(), is_part || *op == AssignmentOp::Merge))
+}
+
+/// Name of the variable that holds the value of an assignment, which no program can write.
+const KEPT: &str = "=value";
+
+/// Returns the assignment of the value of an assignment to [`KEPT`].
+fn kept(node: Node<Expr>) -> Node<Expr> {
+    let span = node.span();
+    let target = Node::new(span, AssignmentTarget::Internal(Ident::new(KEPT), None));
+    let assignment = Assignment::Single { target, op: AssignmentOp::Assign, expr: Box::new(node) };
+    Node::new(span, Expr::Assignment(Node::new(span, assignment)))
+}
+
+/// Returns the segments of the path of a target.
+fn segments(target: &AssignmentTarget) -> &[OwnedSegment] {
+    match target {
+        AssignmentTarget::Noop | AssignmentTarget::Internal(_, None) | AssignmentTarget::External(None) => &[],
+        AssignmentTarget::Internal(_, Some(path)) => &path.segments,
+        AssignmentTarget::External(Some(path)) => &path.path.segments,
+        AssignmentTarget::Query(query) => &query.path.inner().segments,
+    }
 }
 
 /// Returns a call that checks the size of a variable.

@@ -1,4 +1,5 @@
-//! A limit of variables: a closure runs for each element of a list, so a variable that it doubles fills the memory.
+//! A limit of variables: a variable that an assignment doubles fills the memory, in a closure, which runs for each element
+//! of a list, or in a program with many assignments.
 
 use vrl::compiler::prelude::*;
 
@@ -8,7 +9,7 @@ use crate::weight::weight;
 /// Name of the function, which no program can write.
 pub(crate) const NAME: &str = "=";
 
-/// Checks the size of a variable that a closure has assigned.
+/// Checks the size of a variable after an assignment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Assigned;
 

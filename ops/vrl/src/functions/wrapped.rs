@@ -3,17 +3,48 @@
 use vrl::compiler::prelude::*;
 use vrl::path::OwnedTargetPath;
 
+use super::bounded::{Growth, too_large};
 use super::decompression::Compression;
 use super::limits::MostBytes;
+use super::mapped::Mapping;
 use crate::weight::weight;
+
+/// Functions whose result can be a few times as large as their arguments, so that calls in calls grow without limit.
+const GROWING: [&str; 21] = [
+    "append",
+    "decode_charset",
+    "decode_mime_q",
+    "decode_punycode",
+    "encode_base16",
+    "encode_base64",
+    "encode_charset",
+    "encode_csv",
+    "encode_json",
+    "encode_percent",
+    "encode_punycode",
+    "merge",
+    "parse_xml",
+    "parse_yaml",
+    "push",
+    "redact",
+    "tag_types_externally",
+    "to_entries",
+    "to_string",
+    "truncate",
+    "zip",
+];
 
 /// Returns the function as programs call it.
 pub(super) fn adapted(inner: Box<dyn Function>) -> Box<dyn Function> {
-    let change = match (Compression::of_function(inner.identifier()), inner.identifier()) {
-        (Some(compression), _) => Change::Decompression(compression),
+    let name = inner.identifier();
+    let own = Compression::of_function(name).map(Change::Decompression);
+    let own = own.or_else(|| Growth::of_function(name).map(Change::Bounded));
+    let own = own.or_else(|| Mapping::of_function(name).map(Change::Mapped));
+    let change = match (own, name) {
+        (Some(own), _) => own,
         (None, "unnest") => Change::Copies,
         (None, "log") => Change::Lines,
-        (None, "map_keys") => Change::Renames,
+        (None, name) if GROWING.contains(&name) => Change::Result,
         _ => return inner,
     };
     Box::new(Wrapped { inner, change })
@@ -24,12 +55,16 @@ pub(super) fn adapted(inner: Box<dyn Function>) -> Box<dyn Function> {
 enum Change {
     /// The size of its result.
     Decompression(Compression),
+    /// The size of its result, checked before it is made.
+    Bounded(Growth),
+    /// The size of all results of its closure.
+    Mapped(Mapping),
+    /// The size of its result, checked after it is made.
+    Result,
     /// The size of all copies of an object, one per element of a list in it.
     Copies,
     /// The lines go to the log of the service.
     Lines,
-    /// The names of its fields are not known: the library's type has those before.
-    Renames,
 }
 
 #[derive(Debug)]
@@ -91,9 +126,18 @@ impl Function for Wrapped {
         match self.change {
             Change::Decompression(compression) => compression.compile(context, &arguments),
             Change::Lines => super::log::compile(state, &arguments),
-            Change::Renames => {
+            Change::Bounded(growth) => {
+                let inner = self.inner.compile(state, context, arguments.clone())?;
+                Ok(growth.compile(state, context, &arguments, inner))
+            }
+            Change::Mapped(mapping) => {
+                let inner = self.inner.compile(state, context, arguments.clone())?;
+                mapping.compile(context, &arguments, inner)
+            }
+            Change::Result => {
+                let most = MostBytes::of(context);
                 let inner = self.inner.compile(state, context, arguments)?;
-                Ok(Renamed { inner }.as_expr())
+                Ok(Checked { inner, most }.as_expr())
             }
             Change::Copies => {
                 let path = arguments.required_query("path")?;
@@ -105,19 +149,24 @@ impl Function for Wrapped {
     }
 }
 
-/// A call of `map_keys`.
+/// A call of a function of [`GROWING`].
 #[derive(Clone, Debug)]
-struct Renamed {
+struct Checked {
     inner: Box<dyn Expression>,
+    most: MostBytes,
 }
 
-impl FunctionExpression for Renamed {
+impl FunctionExpression for Checked {
     fn resolve(&self, context: &mut Context) -> Resolved {
-        self.inner.resolve(context)
+        let value = self.inner.resolve(context)?;
+        match weight(&value) > self.most.0 {
+            true => Err(too_large(self.most)),
+            false => Ok(value),
+        }
     }
 
     fn type_def(&self, state: &TypeState) -> TypeDef {
-        self.inner.type_def(state).with_kind(Kind::object(Collection::any()))
+        self.inner.type_def(state)
     }
 }
 

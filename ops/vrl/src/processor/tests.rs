@@ -12,6 +12,10 @@ use proptest::test_runner::TestRunner;
 
 use super::*;
 
+mod memory;
+mod random;
+mod unfit;
+
 fn with(settings: &[(&str, &str)]) -> Configured {
     processor(&kind(), settings).unwrap()
 }
@@ -265,82 +269,6 @@ fn functions_that_leave_the_process_do_not_exist() {
     }
     let said = refused(".x = parse_groks!(\"a\", patterns: [\"%{A}\"], alias_sources: [\"/etc/passwd\"])");
     assert!(said[0].contains("alias_sources is disabled"), "{said:?}");
-}
-
-#[test]
-fn memory_is_limited() {
-    let limited = |program: &str| with(&[("program", program), ("maxBytes", "1MiB")]);
-    let bomb = {
-        use std::io::Write as _;
-        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-        encoder.write_all(&vec![0; 64 << 20]).unwrap();
-        encoder.finish().unwrap()
-    };
-    let of_bomb = Data::from(Object::from_iter([("b", Value::Bytes(bomb.into()))]));
-    for (program, after, said) in [
-        (".x = decode_gzip!(.b)", of_bomb, "the decompressed value has more than 1048576 bytes"),
-        (
-            ".x = string!(.a) * int!(.n)",
-            fields(r#"{"a":"aaaa","n":1000000000000}"#),
-            "the product would be a string of 4000000000000 bytes",
-        ),
-        (
-            ".x = int!(.n) * string!(.a)",
-            fields(r#"{"a":"aaaa","n":1000000}"#),
-            "the product would be a string of 4000000 bytes",
-        ),
-        (
-            ". = unnest!(.l)",
-            fields(&format!(r#"{{"l":[{}0],"t":{:?}}}"#, "0,".repeat(2000), "t".repeat(1000))),
-            "2001 copies of the object have",
-        ),
-        (
-            ".x = .a + .a",
-            fields(&format!(r#"{{"a":{:?}}}"#, "t".repeat(600_000))),
-            "the program sets a value of 1200000 bytes",
-        ),
-        (
-            ".x = .a\n.y = .a",
-            fields(&format!(r#"{{"a":{:?}}}"#, "t".repeat(600_000))),
-            "the values that the program sets have 1200000 bytes",
-        ),
-        (".x = 1", fields(&format!(r#"{{"a":{:?}}}"#, "t".repeat(1 << 20))), "the record has "),
-        // Doubled for each element.
-        (
-            "x = \"tt\"\nfor_each(array!(.l)) -> |_, v| {\n  x = x + x\n}\n.x = length(x)",
-            fields(&format!(r#"{{"l":[{}0]}}"#, "0,".repeat(40))),
-            "the variable has 2097152 bytes",
-        ),
-        (
-            "x = [1]\nfor_each(array!(.l)) -> |_, v| {\n  if v == 0 { x = append(x, x) }\n}\n.x = length(x)",
-            fields(&format!(r#"{{"l":[{}0]}}"#, "0,".repeat(40))),
-            "the variable has ",
-        ),
-        (
-            "x = {}\nfor_each(array!(.l)) -> |_, v| {\n  x |= {\"a\": x, \"b\": x}\n}\n.x = length(x)",
-            fields(&format!(r#"{{"l":[{}0]}}"#, "0,".repeat(40))),
-            "the variable has ",
-        ),
-    ] {
-        let outcome = payload(&limited(&program.replace(".a + .a", "string!(.a) + string!(.a)")), after).unwrap_err();
-        assert!(outcome.contains(said), "{program}: {outcome}");
-    }
-    assert_eq!(
-        payload(&of(".x = string!(.a) * int!(.n)"), fields(r#"{"a":"ab","n":3}"#)).as_deref(),
-        Ok(r#"{"a":"ab","n":3,"x":"ababab"}"#)
-    );
-    // An assignment in a closure keeps its value and its type.
-    assert_eq!(
-        payload(&of(".x = map_values(object!(.m)) -> |v| { y = int!(v) + 1 }"), fields(r#"{"m":{"a":1,"b":2}}"#))
-            .as_deref(),
-        Ok(r#"{"m":{"a":1,"b":2},"x":{"a":2,"b":3}}"#)
-    );
-    // The types are those of the operator: numbers need no handling of errors.
-    assert_eq!(
-        payload(&of(".x = float!(.a) * int!(.n)"), fields(r#"{"a":1.5,"n":3}"#)).as_deref(),
-        Ok(r#"{"a":1.5,"n":3,"x":4.5}"#)
-    );
-    assert!(refused(".x = .a * .b")[0].contains("E103"), "{:?}", refused(".x = .a * .b"));
 }
 
 #[test]
