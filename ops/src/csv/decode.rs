@@ -35,9 +35,13 @@ struct Settings {
     #[parameter(within = [".Key", ".Payload"])]
     field: Argument<Reference>,
     /// Names of the columns in their order, each with an optional type after a colon: string (default), int, float, bool or
-    /// time.
-    #[parameter(required, example = "id:int,name,price:float")]
+    /// time. With header, the columns that every row must have, in any order; others are strings.
+    #[parameter(example = "id:int,name,price:float")]
     columns: Argument<Vec<Str>>,
+    /// The field with the names of the columns as a row of CSV, such as .Metadata["file.header"], which the file source
+    /// sets with framing: csv. By default, columns names all columns.
+    #[parameter(within = [".Metadata", ".Key", ".Payload"])]
+    header: Option<Argument<Reference>>,
     /// The character between two values; \t is a tab.
     #[parameter(default = ",")]
     delimiter: Argument<Str>,
@@ -54,7 +58,13 @@ struct Column {
 
 struct Decode {
     field: Reference,
+    /// The columns of the settings.
     columns: Arc<[Column]>,
+    header: Option<Reference>,
+    /// The columns of the next row in their order.
+    layout: Arc<[Column]>,
+    /// The header that `layout` is of.
+    named: String,
     dialect: Dialect,
     reader: Reader,
     /// The values of a row, one after the other; reused.
@@ -65,7 +75,7 @@ struct Decode {
 
 impl Clone for Decode {
     fn clone(&self) -> Self {
-        Decode::new(self.field.clone(), self.columns.clone(), self.dialect)
+        Decode::new(self.field.clone(), self.columns.clone(), self.header.clone(), self.dialect)
     }
 }
 
@@ -108,29 +118,49 @@ impl InlineOperator for Decode {
             }
             columns.push(Column { name: name.into(), ty: *ty });
         }
+        if columns.is_empty() && settings.header.is_none() {
+            let missing = settings.columns.finding(codes::SETTINGS_REQUIRED, "columns is required without header");
+            return Err(missing.into());
+        }
         let dialect = Dialect::new(&settings.delimiter, &settings.quote)?;
-        Ok(Decode::new(field, columns.into(), dialect))
+        let header = settings.header.map(|header| (*header).clone());
+        Ok(Decode::new(field, columns.into(), header, dialect))
     }
 
     fn signature(&self) -> Signature {
-        Signature::new().reads(self.field.access()).writes(self.field.access())
+        let signature = Signature::new().reads(self.field.access()).writes(self.field.access());
+        match &self.header {
+            Some(header) => signature.reads(header.access()),
+            None => signature,
+        }
     }
 
     fn flow(&self, flow: &mut Flow) {
         let texts = Kinds::TEXT | Kinds::BYTES;
+        if let Some(header) = &self.header {
+            flow.need(codes::FLOW_NOT_A_TEXT, "header", header, (texts, "a row of CSV"), false);
+        }
         flow.need(codes::FLOW_NOT_A_TEXT, "field", &self.field, (texts, "a row of CSV"), true);
         flow.may_fail();
         let field = |Column { name, ty }: &Column| {
             let kinds = if *ty == ScalarType::String { ty.kind() } else { ty.kind() | Kinds::NULL };
             (name.clone(), Field::present(Type::of(kinds)))
         };
-        flow.replace("field", &self.field, Type::map(Fields::closed(self.columns.iter().map(field))));
+        let mut fields = if self.header.is_some() { Fields::any() } else { Fields::closed([]) };
+        self.columns.iter().map(field).for_each(|(name, field)| fields.insert(name, field));
+        flow.replace("field", &self.field, Type::map(fields));
     }
 
     fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             let field = self.field.clone();
             if let Some(text) = text_of(&field, record)? {
+                if let Some(header) = &self.header {
+                    let header = header.clone();
+                    let names = text_of(&header, record)?;
+                    let names = names.ok_or_else(|| invalid(format!("{header}, which names the columns, is missing")))?;
+                    self.follow(names)?;
+                }
                 let object = self.decode(text)?;
                 field.set(record, Value::Map(object.into()))?;
             }
@@ -144,20 +174,52 @@ impl InlineOperator for Decode {
 }
 
 impl Decode {
-    fn new(field: Reference, columns: Arc<[Column]>, dialect: Dialect) -> Decode {
+    fn new(field: Reference, columns: Arc<[Column]>, header: Option<Reference>, dialect: Dialect) -> Decode {
         // A clone of a reader has another state machine than the original (csv-core 0.1.13).
         let reader = ReaderBuilder::new().delimiter(dialect.delimiter).quote(dialect.quote).build();
-        Decode { field, columns, dialect, reader, values: Vec::new(), ends: Vec::new() }
+        let (layout, named) = (columns.clone(), String::new());
+        Decode { field, columns, header, layout, named, dialect, reader, values: Vec::new(), ends: Vec::new() }
+    }
+
+    /// Takes the columns of the next row from a header. The rows of a file have the same one.
+    fn follow(&mut self, header: &str) -> Result<(), Fault> {
+        if header == self.named && !header.is_empty() {
+            return Ok(());
+        }
+        let wrong = |what: String| Err(invalid(format!("the header {header:?} {what}")));
+        let ends = match self.read(header.as_bytes()) {
+            Ok(ends) => ends,
+            Err(what) => return wrong(format!("is not a row of CSV: {what}")),
+        };
+        let (mut from, mut layout) = (0, Vec::with_capacity(ends));
+        for end in &self.ends[..ends] {
+            let name = std::str::from_utf8(&self.values[from..*end]).unwrap_or_default().trim();
+            from = *end;
+            if layout.iter().any(|column: &Column| *column.name == *name) {
+                return wrong(format!("names {name:?} twice"));
+            }
+            let known = self.columns.iter().find(|column| *column.name == *name);
+            layout.push(Column { name: name.into(), ty: known.map_or(ScalarType::String, |column| column.ty) });
+        }
+        let missing = self.columns.iter().find(|wanted| layout.iter().all(|column| column.name != wanted.name));
+        if let Some(missing) = missing {
+            return wrong(format!("has no column {:?}", missing.name));
+        }
+        self.layout = layout.into();
+        self.named.clear();
+        self.named.push_str(header);
+        Ok(())
     }
 
     fn decode(&mut self, text: &str) -> Result<Object, Fault> {
-        let ends = self.read(text.as_bytes()).map_err(|what| Fault::record(codes::CSV_INVALID, what))?;
-        let wrong = |what: String| Err(Fault::record(codes::CSV_INVALID, what));
-        if ends != self.columns.len() {
-            return wrong(format!("the row has {}, and columns has {}", counted(ends, "value"), self.columns.len()));
+        let ends = self.read(text.as_bytes()).map_err(invalid)?;
+        let wrong = |what: String| Err(invalid(what));
+        if ends != self.layout.len() {
+            let of = if self.header.is_some() { "the header" } else { "columns" };
+            return wrong(format!("the row has {}, and {of} has {}", counted(ends, "value"), self.layout.len()));
         }
         let (mut from, mut entries) = (0, Vec::with_capacity(ends));
-        for (Column { name, ty }, end) in self.columns.iter().zip(&self.ends) {
+        for (Column { name, ty }, end) in self.layout.iter().zip(&self.ends) {
             // The values of a text are texts.
             let text = std::str::from_utf8(&self.values[from..*end]).unwrap_or_default();
             from = *end;
@@ -193,6 +255,10 @@ impl Decode {
             false => Err("the text has several rows".to_owned()),
         }
     }
+}
+
+fn invalid(what: String) -> Fault {
+    Fault::record(codes::CSV_INVALID, what)
 }
 
 /// Checks that each quoted value ends, and that no text is between its closing quote and the next delimiter.
@@ -304,6 +370,41 @@ mod tests {
         let inches = decode(&[columns], "5\" disk,b");
         assert_eq!(inches.as_deref(), Ok(r#"{"x":"5\" disk","y":"b"}"#));
         testing::failed_rows_stay(&kind(), &[FIELD, columns]);
+    }
+
+    #[test]
+    fn a_header_names_the_columns_in_any_order() {
+        let settings = [FIELD, ("columns", "id:int,price:float"), ("header", ".Metadata.h")];
+        let record = |header: &str, row: &str| {
+            serde_json::json!({ "operation": "create", "metadata": { "h": header }, "payload": { "after": row } }).to_string()
+        };
+        let decode = |header: &str, row: &str| {
+            let after = testing::outcome(&kind(), &settings, &record(header, row))?;
+            let record: serde_json::Value = serde_json::from_str(&after).unwrap();
+            Ok::<_, String>(record["payload"]["after"].to_string())
+        };
+        let both = Ok(r#"{"id":7,"name":"tea","price":2.5}"#.to_owned());
+        assert_eq!(decode("id,name,price", "7,tea,2.5"), both);
+        assert_eq!(decode("\u{feff}price, \"name\" ,id", "2.5,tea,7"), both);
+        let said = |header: &str, why: &str| Err(format!("csv_invalid: the header {header:?} {why}"));
+        assert_eq!(decode("id,name", "7,tea"), said("id,name", "has no column \"price\""));
+        assert_eq!(decode("id,id,price", "7,7,1"), said("id,id,price", "names \"id\" twice"));
+        let few = Err("csv_invalid: the row has 2 values, and the header has 3".to_owned());
+        assert_eq!(decode("id,name,price", "7,tea"), few);
+        let bare = r#"{"operation":"create","payload":{"after":"7,tea"}}"#;
+        let missing = "csv_invalid: .Metadata.h, which names the columns, is missing";
+        assert_eq!(testing::outcome(&kind(), &settings, bare), Err(missing.to_owned()));
+        // Without columns, all values are texts.
+        let settings = [FIELD, ("header", ".Metadata.h")];
+        let after = testing::outcome(&kind(), &settings, &record("a,b", "1,2")).unwrap();
+        assert!(after.contains(r#"{"a":"1","b":"2"}"#), "{after}");
+        assert_eq!(findings(&kind(), &[FIELD]), ["columns is required without header"]);
+    }
+
+    #[test]
+    fn the_compiler_knows_what_comes_out() {
+        testing::shapes_are_large_enough(&kind(), &[FIELD, ("columns", "a:int,b")]);
+        testing::shapes_are_large_enough(&kind(), &[FIELD, ("columns", "a:int"), ("header", ".Metadata.a")]);
     }
 
     #[test]

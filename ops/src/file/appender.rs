@@ -26,6 +26,8 @@ pub(super) struct Appender {
     file: Arc<File>,
     sync: bool,
     regular: Option<Regular>,
+    /// True if this process has written to the pipe or device.
+    is_begun: bool,
     /// Warnings for the user since the last call of [`Appender::warnings`].
     warnings: Vec<String>,
 }
@@ -85,7 +87,7 @@ impl Appender {
         if path == Path::new(STANDARD_OUTPUT) {
             // If a file is opened again, the records are written from its start, over the output of others.
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-            return Ok(Appender { path, file: Arc::new(file), sync, regular: None, warnings });
+            return Ok(Appender { path, file: Arc::new(file), sync, regular: None, is_begun: false, warnings });
         }
         if found.as_ref().is_some_and(|found| !found.is_file()) {
             // Opening a directory fails here, and so does opening a pipe without a reader.
@@ -93,7 +95,7 @@ impl Appender {
             let file = OpenOptions::new().write(true).custom_flags(flags).open(&path)?;
             // Writes to a pipe block until the reader takes the bytes.
             fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
-            return Ok(Appender { path, file: Arc::new(file), sync, regular: None, warnings });
+            return Ok(Appender { path, file: Arc::new(file), sync, regular: None, is_begun: false, warnings });
         }
         let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
         let mut first = [0; STORE_MAGIC.len()];
@@ -119,7 +121,7 @@ impl Appender {
             None => None,
         };
         let regular = Regular { identity: identity(&file.metadata()?), end: None, intents, torn: false };
-        let mut appender = Appender { path, file: Arc::new(file), sync, regular: Some(regular), warnings };
+        let mut appender = Appender { path, file: Arc::new(file), sync, regular: Some(regular), is_begun: false, warnings };
         let locked = Locked::take(&appender.file)?;
         appender.cut_torn()?;
         drop(locked);
@@ -154,8 +156,24 @@ impl Appender {
         std::mem::take(&mut self.warnings)
     }
 
-    /// Appends all lines or none. If undoing a failed write fails, the error says so, and the next call tries again.
-    pub(super) fn append(&mut self, frame: &mut Frame) -> io::Result<()> {
+    /// Returns `true` if the next write begins the file, or is the first one to a pipe or device.
+    ///
+    /// # Errors
+    /// The file cannot be opened again or examined.
+    pub(super) fn is_at_start(&mut self) -> io::Result<bool> {
+        self.renew()?;
+        if self.regular.is_none() {
+            return Ok(!self.is_begun);
+        }
+        let lock = Locked::take(&self.file)?;
+        self.cut_torn()?;
+        let is_empty = self.file.metadata()?.len() == 0;
+        drop(lock);
+        Ok(is_empty)
+    }
+
+    /// Opens the path again if the file was moved away.
+    fn renew(&mut self) -> io::Result<()> {
         if self.is_replaced() {
             if self.sync {
                 self.file.sync_data()?;
@@ -165,7 +183,14 @@ impl Appender {
             fresh.warnings.splice(0..0, self.warnings());
             *self = fresh;
         }
+        Ok(())
+    }
+
+    /// Appends all lines or none. If undoing a failed write fails, the error says so, and the next call tries again.
+    pub(super) fn append(&mut self, frame: &mut Frame) -> io::Result<()> {
+        self.renew()?;
         if self.regular.is_none() {
+            self.is_begun = true;
             return write_all(&mut &*self.file, frame.lines()).map_err(|(e, _)| e);
         }
         let lock = Locked::take(&self.file)?;

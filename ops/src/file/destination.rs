@@ -71,6 +71,9 @@ struct Settings {
     /// The bytes after each record. \n, \r, \t, \0, \\ and \xHH stand for bytes; blank = none.
     #[parameter(default = "\\n", may_be_blank)]
     delimiter: Argument<Str>,
+    /// The line that begins each new file, such as the names of columns; the delimiter follows it.
+    #[parameter(example = "id,name,price")]
+    header: Option<Argument<Str>>,
     #[parameter(nested)]
     rotate: FileRotation,
     /// Maximum number of files that are open at the same time, if path is a template.
@@ -127,12 +130,14 @@ fn configure(settings: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
         true => Vec::new(),
         false => unescaped(&settings.delimiter).map_err(|why| settings.delimiter.invalid(why))?,
     };
+    let header = settings.header.as_deref().map_or_else(Vec::new, |header| [header.as_bytes(), &delimiter].concat());
     Ok(Arc::new(ConfiguredFile {
         options: WriteOptions {
             sync: *settings.durability == Durability::Disk,
             codec: settings.compression.0,
             rotation: settings.rotate,
             delimiter,
+            header,
             most: settings.max_open_files,
             below: path.directory(),
         },
@@ -153,6 +158,9 @@ fn parquet(settings: &Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
     }
     if settings.delimiter.is_given() {
         refuse(settings.delimiter.invalid("the records of a Parquet file have no delimiter"), "remove it");
+    }
+    if let Some(header) = &settings.header {
+        refuse(header.invalid("a Parquet file names its columns itself"), "remove it");
     }
     if *settings.durability == Durability::Process && settings.durability.is_given() {
         refuse(settings.durability.invalid("a Parquet file is always synced before its records count"), "remove it");

@@ -64,6 +64,13 @@ impl Frame {
         Ok(())
     }
 
+    /// Puts bytes before the records. They are not divided after a crash if a line feed is within them.
+    pub(super) fn begin_with(&mut self, bytes: &[u8]) {
+        let inner = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        self.indivisible = self.indivisible || memchr::memchr(b'\n', inner).is_some();
+        self.bytes.splice(RESERVED..RESERVED, bytes.iter().copied());
+    }
+
     /// Replaces the records with one compressed member that holds them.
     ///
     /// # Errors

@@ -218,6 +218,24 @@ const TEMPLATES: [&str; 16] = [
     "{{ $a := .Payload.After.a }}{{ with .Payload.After.b }}x{{ end }}{{ get $a \"b\" | toString }}",
 ];
 
+/// Processors of one field, without its name.
+const OF_FIELDS: [&str; 14] = [
+    "plugin: csv.decode, settings: { columns: 'a,b:int' }",
+    "plugin: csv.decode, settings: { columns: a, header: .Metadata.a }",
+    "plugin: csv.decode, settings: { header: .Payload.After.b }",
+    "plugin: csv.encode, settings: { columns: 'a,b' }",
+    "plugin: regex.parse, settings: { pattern: '(?<a>.)(?<b>.)?' }",
+    "plugin: grok.parse, settings: { pattern: '%{NUMBER:a:int}' }",
+    "plugin: keyvalue.parse, settings: { keyDelimiter: ':' }",
+    "plugin: time.parse, settings: { layout: unix }",
+    "plugin: time.format, settings: { layout: rfc3339 }",
+    "plugin: field.hash, settings: { algorithm: xxh3 }",
+    "plugin: field.mask, settings: { keepFirst: 1 }",
+    "plugin: field.flatten, settings: { separator: _ }",
+    "plugin: field.default, settings: { value: x }",
+    "plugin: field.default, settings: { value: '7', type: int }",
+];
+
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
@@ -255,6 +273,10 @@ fn step() -> impl Strategy<Value = String> {
         1 => Just("plugin: clone, settings: { count: 1 }".to_owned()),
         1 => Just("plugin: unwrap.kafkaconnect".to_owned()),
         1 => field().prop_map(on_field("unwrap.opencdc")),
+        4 => (field(), prop::sample::select(&OF_FIELDS[..]))
+            .prop_map(|(field, rest)| format!("{}, field: {field} }}", rest.trim_end_matches(" }"))),
+        1 => prop::sample::select(vec!["sample, settings: { percent: 50", "throttle, settings: { rate: 1000"])
+            .prop_flat_map(move |plugin| place().prop_map(move |place| format!("plugin: {plugin}, by: {place} }}"))),
         1 => Just("plugin: filter".to_owned()),
         1 => Just("plugin: error, settings: { message: '{{ .Payload.After.a }}' }".to_owned()),
     ]

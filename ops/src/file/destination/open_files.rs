@@ -19,6 +19,8 @@ pub(super) struct WriteOptions {
     pub(super) rotation: FileRotation,
     /// The bytes after each record.
     pub(super) delimiter: Vec<u8>,
+    /// The bytes that begin each new file.
+    pub(super) header: Vec<u8>,
     /// Maximum number of open files.
     pub(super) most: usize,
     /// The directory that all files are in, if records choose them: missing directories below it are created.
@@ -126,6 +128,9 @@ impl OpenFiles {
         let Some(appender) = &mut file.appender else { return Ok(()) };
         if self.options.rotation.is_on() {
             appender.rotate_if_due(&self.options.rotation)?;
+        }
+        if !self.options.header.is_empty() && appender.is_at_start()? {
+            file.frame.begin_with(&self.options.header);
         }
         if let Some(codec) = self.options.codec {
             file.frame.compress(codec)?;

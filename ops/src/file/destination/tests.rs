@@ -400,3 +400,32 @@ async fn bytes_are_written_with_the_delimiter_that_is_wanted() {
         assert_eq!(fs::read_to_string(&path).unwrap(), expected);
     }
 }
+
+#[tokio::test]
+async fn each_new_file_begins_with_the_header() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out.csv");
+    let settings = [("header", "id,name"), ("sdk.record.format", "recfmt/raw")];
+    let of = |path: &Path| fs::read_to_string(path).unwrap();
+    let mut writer = open(&path, &settings).await.unwrap();
+    assert_eq!(of(&path), "", "a file without records has no header");
+    writer.write(Write::new(&[row("1,a"), row("2,b")])).await.unwrap();
+    writer.write(Write::new(&[row("3,c")])).await.unwrap();
+    drop(writer);
+    let mut writer = open(&path, &settings).await.unwrap();
+    writer.write(Write::new(&[row("4,d")])).await.unwrap();
+    assert_eq!(of(&path), "id,name\n1,a\n2,b\n3,c\n4,d\n");
+    // A file that was moved away is followed by another one.
+    fs::rename(&path, directory.path().join("moved.csv")).unwrap();
+    writer.write(Write::new(&[row("5,e")])).await.unwrap();
+    assert_eq!(of(&path), "id,name\n5,e\n");
+
+    let template = directory.path().join("by/{{ .Operation }}.csv.gz");
+    let mut writer = open(&template, &[&settings[..], &[("compression", "gzip")]].concat()).await.unwrap();
+    for text in ["1,a", "2,b"] {
+        writer.write(Write::new(&[row(text)])).await.unwrap();
+    }
+    let (mut text, packed) = (String::new(), fs::File::open(directory.path().join("by/create.csv.gz")).unwrap());
+    flate2::read::MultiGzDecoder::new(packed).read_to_string(&mut text).unwrap();
+    assert_eq!(text, "id,name\n1,a\n2,b\n");
+}
