@@ -158,7 +158,8 @@ impl InlineOperator for Decode {
                 if let Some(header) = &self.header {
                     let header = header.clone();
                     let names = text_of(&header, record)?;
-                    let names = names.ok_or_else(|| invalid(format!("{header}, which names the columns, is missing")))?;
+                    let names =
+                        names.ok_or_else(|| invalid(format!("{header}, which names the columns, is missing")))?;
                     self.follow(names)?;
                 }
                 let object = self.decode(text)?;
@@ -376,7 +377,8 @@ mod tests {
     fn a_header_names_the_columns_in_any_order() {
         let settings = [FIELD, ("columns", "id:int,price:float"), ("header", ".Metadata.h")];
         let record = |header: &str, row: &str| {
-            serde_json::json!({ "operation": "create", "metadata": { "h": header }, "payload": { "after": row } }).to_string()
+            serde_json::json!({ "operation": "create", "metadata": { "h": header }, "payload": { "after": row } })
+                .to_string()
         };
         let decode = |header: &str, row: &str| {
             let after = testing::outcome(&kind(), &settings, &record(header, row))?;

@@ -121,7 +121,8 @@ impl Appender {
             None => None,
         };
         let regular = Regular { identity: identity(&file.metadata()?), end: None, intents, torn: false };
-        let mut appender = Appender { path, file: Arc::new(file), sync, regular: Some(regular), is_begun: false, warnings };
+        let mut appender =
+            Appender { path, file: Arc::new(file), sync, regular: Some(regular), is_begun: false, warnings };
         let locked = Locked::take(&appender.file)?;
         appender.cut_torn()?;
         drop(locked);

@@ -59,7 +59,7 @@ enum Phase {
     /// The next poll begins at this time.
     Waiting(SystemTime),
     /// A page is to be requested.
-    Page(Poll),
+    Page(Box<Poll>),
 }
 
 /// A poll before one of its pages.
@@ -120,7 +120,7 @@ impl PollReader {
                     after: Some(place),
                     not_before: None,
                 };
-                (Phase::Page(poll), since.or(initial), Validators::default())
+                (Phase::Page(Box::new(poll)), since.or(initial), Validators::default())
             }
             Some(PollPosition { since, polled, validators, place: None }) => {
                 (Phase::Waiting(rules.schedule.first(Some(polled), now)), since.or(initial), validators)
@@ -224,7 +224,7 @@ impl PollReader {
                 self.failure = Some(Fault::fatal(codes::HTTP_PAGE, text));
             }
             Ok(Some(next)) => {
-                self.phase = Phase::Page(Poll {
+                self.phase = Phase::Page(Box::new(Poll {
                     previous: Some(poll.page),
                     page: next,
                     number: poll.number + 1,
@@ -232,7 +232,7 @@ impl PollReader {
                     before: Some(content),
                     max,
                     ..poll
-                });
+                }));
             }
             Ok(None) => self.complete(
                 poll.began,
@@ -457,10 +457,10 @@ impl Reader for PollReader {
                         after: None,
                         not_before: None,
                     };
-                    self.phase = Phase::Page(poll);
+                    self.phase = Phase::Page(Box::new(poll));
                     continue;
                 }
-                Phase::Page(poll) => poll.clone(),
+                Phase::Page(poll) => Poll::clone(poll),
             };
             if let Some(time) = poll.not_before {
                 wait_until(time).await;
@@ -476,7 +476,7 @@ impl Reader for PollReader {
                 Err(AuthorizedError::Request(error)) if error.is_transient() && error.retry_after().is_some() => {
                     let wait = error.retry_after().unwrap_or_default().min(LONGEST_WAIT);
                     tracing::warn!(%error, seconds = wait.as_secs(), "the server asks to wait: the poll is delayed");
-                    self.phase = Phase::Page(Poll { not_before: Some(SystemTime::now() + wait), ..poll });
+                    self.phase = Phase::Page(Box::new(Poll { not_before: Some(SystemTime::now() + wait), ..poll }));
                 }
                 Err(AuthorizedError::Request(error)) if poll.after.is_some() && is_gone(&poll.page, error.status()) => {
                     tracing::warn!(%error, "the page of the position does not exist any more: the poll begins again");
@@ -490,7 +490,7 @@ impl Reader for PollReader {
                         after: None,
                         ..poll
                     };
-                    self.phase = Phase::Page(first);
+                    self.phase = Phase::Page(Box::new(first));
                 }
                 Err(AuthorizedError::Request(error)) if self.is_after_the_last(&poll, error.status()) => {
                     match self.confirm_end(&poll).await? {
