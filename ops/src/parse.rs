@@ -23,7 +23,7 @@ pub(crate) fn text_of<'a>(field: &Reference, record: &'a Record) -> Result<Optio
     let bytes = match field.get(record)? {
         Some(Part::Data(Data::Raw(bytes))) => &bytes[..],
         Some(Part::Value(Value::Bytes(bytes))) => &bytes[..],
-        Some(Part::Value(Value::Text(text))) => return Ok(Some(text)),
+        Some(Part::Value(Value::Text(text)) | Part::Entry(text)) => return Ok(Some(text)),
         None | Some(Part::Data(Data::Absent) | Part::Value(Value::Null)) => return Ok(None),
         Some(other) => return Err(unexpected(&format!("{}, not a text", with_article(other.type_name())))),
     };

@@ -202,6 +202,32 @@ fn every_place_of_a_pipeline_can_be_looked_at() {
 }
 
 #[test]
+fn the_destinations_of_a_route_show_what_their_conditions_let_through() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "");
+    let routed = r#"
+version: "2.2"
+pipelines:
+  - id: p
+    unmatched: rest
+    connectors:
+      - { id: in, type: source, plugin: file, settings: { path: in.txt } }
+      - { id: bs, type: destination, plugin: drop, condition: '{{ hasPrefix "b" (printf "%s" .Payload.After) }}' }
+      - { id: rest, type: destination, plugin: drop, condition: "false" }
+"#;
+    workspace.write("pipelines/p.yaml", routed);
+    let (process, address) = started(&workspace);
+    let at = |query: &str| Watch::open(address, &format!("/v1/pipelines/p/inspect{query}")).until("running");
+    let (mut bs, mut rest) = (at("?at=bs"), at("?at=rest"));
+    append(&workspace, "a\nb\nc\nbb\n");
+    assert_eq!(
+        (bs.lines(2), rest.lines(2)),
+        (["b", "bb"].map(str::to_owned).to_vec(), ["a", "c"].map(str::to_owned).to_vec())
+    );
+    end(process);
+}
+
+#[test]
 fn an_inspection_is_there_before_the_pipeline_runs_and_survives_its_stops() {
     let workspace = workspace();
     let stopped = file_to_file("p", MARK).replace("status: running", "status: stopped");

@@ -112,6 +112,7 @@ mod sdk;
 #[cfg(all(feature = "ai", feature = "http", feature = "postgres", feature = "s3"))]
 mod secrets;
 mod servers;
+mod shaping;
 #[cfg(feature = "singer")]
 mod singer;
 mod soak;

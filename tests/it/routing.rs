@@ -202,3 +202,22 @@ fn a_dry_run_shows_where_records_go() {
     let said = dry_run("    unmatched: drop\n", &all).both();
     assert!(said.contains("it dropped all 3 records") && said.contains("check the conditions"), "{said}");
 }
+
+#[test]
+fn drawings_show_the_route_and_what_a_filter_drops() {
+    let workspace = workspace("    unmatched: others\n", 0);
+    let filtered = pipeline("    unmatched: others\n").replace(
+        "    dead-letter-queue",
+        "      - { id: less, plugin: filter, condition: '{{ eq .Payload.After.path \"/health\" }}' }\n    dead-letter-queue",
+    );
+    workspace.write("pipelines/p.yaml", filtered);
+    let svg = workspace.run(&["pipelines", "plan", "access", "--format", "svg"]).expect_code(0).stdout;
+    assert!(svg.contains("drops if"), "{svg}");
+    for format in ["text", "dot", "mermaid"] {
+        let drawn =
+            workspace.run(&["pipelines", "plan", "access", "--format", format, "--no-color"]).expect_code(0).stdout;
+        for text in ["ge .Payload.After.status 500", "no condition holds", "drops if"] {
+            assert!(drawn.contains(text), "{format} does not say {text:?}: {drawn}");
+        }
+    }
+}

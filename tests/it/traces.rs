@@ -366,3 +366,27 @@ fn variables_of_opentelemetry_are_enough() {
     assert_eq!(about["service.version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(about["deployment.environment.name"], "test");
 }
+
+#[test]
+fn a_trace_shows_the_destinations_that_a_route_chose() {
+    let collector = collector();
+    let workspace = traced(&collector);
+    workspace.write("in.txt", "a\nb\nab\n");
+    let routed = r#"
+version: "2.2"
+pipelines:
+  - id: p
+    unmatched: drop
+    connectors:
+      - { id: in, type: source, plugin: file, settings: { path: in.txt } }
+      - { id: as, type: destination, plugin: file, condition: '{{ contains "a" (printf "%s" .Payload.After) }}', settings: { path: as.ndjson } }
+      - { id: abs, type: destination, plugin: file, condition: '{{ hasPrefix "ab" (printf "%s" .Payload.After) }}', settings: { path: abs.ndjson } }
+"#;
+    workspace.write("pipelines/p.yaml", routed);
+    workspace.once();
+    let spans = spans(&collector);
+    let of = |row: &str| below(&root(&spans, row, false), &spans);
+    assert_eq!(of("0"), ["as durable", "route? kept"]);
+    assert_eq!(of("1"), ["route? filtered"]);
+    assert_eq!(of("2"), ["abs durable", "as durable", "route? kept"]);
+}

@@ -137,10 +137,14 @@ impl InlineOperator for Decode {
 
     fn flow(&self, flow: &mut Flow) {
         let texts = Kinds::TEXT | Kinds::BYTES;
+        let row = flow.need(codes::FLOW_NOT_A_TEXT, "field", &self.field, (texts, "a row of CSV"), true);
         if let Some(header) = &self.header {
-            flow.need(codes::FLOW_NOT_A_TEXT, "header", header, (texts, "a row of CSV"), false);
+            // A record without a row needs no header.
+            match !row.missing && row.ty.kinds.within(texts) {
+                true => flow.need(codes::FLOW_NOT_A_TEXT, "header", header, (texts, "a row of CSV"), false),
+                false => flow.get("header", header),
+            };
         }
-        flow.need(codes::FLOW_NOT_A_TEXT, "field", &self.field, (texts, "a row of CSV"), true);
         flow.may_fail();
         let field = |Column { name, ty }: &Column| {
             let kinds = if *ty == ScalarType::String { ty.kind() } else { ty.kind() | Kinds::NULL };
@@ -375,29 +379,30 @@ mod tests {
 
     #[test]
     fn a_header_names_the_columns_in_any_order() {
-        let settings = [FIELD, ("columns", "id:int,price:float"), ("header", ".Metadata.h")];
+        let field = ("field", ".Payload.After.row");
+        let settings = [field, ("columns", "id:int,price:float"), ("header", ".Metadata.h")];
         let record = |header: &str, row: &str| {
-            serde_json::json!({ "operation": "create", "metadata": { "h": header }, "payload": { "after": row } })
+            serde_json::json!({ "operation": "create", "metadata": { "h": header }, "payload": { "after": { "row": row } } })
                 .to_string()
         };
         let decode = |header: &str, row: &str| {
             let after = testing::outcome(&kind(), &settings, &record(header, row))?;
             let record: serde_json::Value = serde_json::from_str(&after).unwrap();
-            Ok::<_, String>(record["payload"]["after"].to_string())
+            Ok::<_, String>(record["payload"]["after"]["row"].to_string())
         };
         let both = Ok(r#"{"id":7,"name":"tea","price":2.5}"#.to_owned());
         assert_eq!(decode("id,name,price", "7,tea,2.5"), both);
-        assert_eq!(decode("\u{feff}price, \"name\" ,id", "2.5,tea,7"), both);
+        assert_eq!(decode("\u{feff}price,\"name\",id", "2.5,tea,7"), both);
         let said = |header: &str, why: &str| Err(format!("csv_invalid: the header {header:?} {why}"));
         assert_eq!(decode("id,name", "7,tea"), said("id,name", "has no column \"price\""));
         assert_eq!(decode("id,id,price", "7,7,1"), said("id,id,price", "names \"id\" twice"));
         let few = Err("csv_invalid: the row has 2 values, and the header has 3".to_owned());
         assert_eq!(decode("id,name,price", "7,tea"), few);
-        let bare = r#"{"operation":"create","payload":{"after":"7,tea"}}"#;
+        let bare = r#"{"operation":"create","payload":{"after":{"row":"7,tea"}}}"#;
         let missing = "csv_invalid: .Metadata.h, which names the columns, is missing";
         assert_eq!(testing::outcome(&kind(), &settings, bare), Err(missing.to_owned()));
         // Without columns, all values are texts.
-        let settings = [FIELD, ("header", ".Metadata.h")];
+        let settings = [field, ("header", ".Metadata.h")];
         let after = testing::outcome(&kind(), &settings, &record("a,b", "1,2")).unwrap();
         assert!(after.contains(r#"{"a":"1","b":"2"}"#), "{after}");
         assert_eq!(findings(&kind(), &[FIELD]), ["columns is required without header"]);
