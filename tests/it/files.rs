@@ -6,6 +6,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::process::Stdio;
 
+use anabranch_ops_http::testing::{Reply, Server};
 use serde_json::Value;
 
 use crate::process::{Output, Process, Workspace, raw_after};
@@ -343,6 +344,24 @@ fn the_records_before_damage_of_standard_input_are_delivered() {
             assert_eq!(output.stdout, "one\ntwo\n", "{why}{batch}: {}", output.stderr);
             assert!(output.stderr.contains(why), "{why}{batch}: {}", output.stderr);
         }
+    }
+}
+
+#[test]
+fn standard_input_is_kept_while_its_destination_is_away() {
+    // The pipeline starts again after each refused login.
+    let server = Server::start(|request| if request.number < 3 { Reply::status(401, "") } else { Reply::ok("") });
+    let mut workspace = Workspace::new();
+    workspace.env("ANABRANCH_PIPELINES_ERROR_RECOVERY_MIN_DELAY", "10ms");
+    let text = pipeline("path: \"-\"", "path: out.txt", "");
+    let to_server =
+        format!("plugin: http\n        settings: {{ request.url: \"{}\", backoffRetry.count: 1 }}", server.url());
+    workspace.write("pipelines/p.yaml", text.replace("plugin: file\n        settings: { path: out.txt }", &to_server));
+    let output = once_with(&workspace, b"one\ntwo\nthree\n").expect_code(0).both();
+    assert!(output.contains("restarts in"), "{output}");
+    let received: String = server.received().iter().skip(3).map(|request| request.text()).collect();
+    for line in ["b25l", "dHdv", "dGhyZWU="] {
+        assert!(received.contains(line), "{received}");
     }
 }
 

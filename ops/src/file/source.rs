@@ -32,7 +32,6 @@ use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
 
 use in_flight::FileAcker;
-use input::StandardInput;
 use partition::{Begin, FileFormat};
 use partitions::FilePartitions;
 use reader::Lines;
@@ -268,8 +267,8 @@ impl Source for ConfiguredFile {
                         "standard input ends with the process that writes it: read it with `anabranch run --once`";
                     return Err(Fault::fatal(codes::FILE_UNREADABLE, what));
                 }
-                let reader = StandardInput::start(format.clone())?;
-                let opened = OpenedSource::new(Box::new(reader), Box::new(Unacknowledged));
+                let (reader, acker) = input::held::STANDARD.open(format)?;
+                let opened = OpenedSource::new(Box::new(reader), Box::new(acker));
                 // The input of an earlier run is gone.
                 Ok(match resume.is_empty() {
                     true => opened,

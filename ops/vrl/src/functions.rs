@@ -8,6 +8,7 @@ mod limits;
 mod log;
 mod mapped;
 pub(crate) mod multiply;
+mod nesting;
 mod wrapped;
 
 use std::sync::LazyLock;

@@ -21,7 +21,7 @@ use crate::source::ProgramSource;
 use crate::spot::{Spot, TargetPart, key_of};
 use crate::target::{RecordTarget, Refusal};
 use crate::values::{NotRepresentable, TooDeep, leave, leave_object};
-use crate::weight::weight;
+use crate::weight::{MOST_LEVELS, TOO_DEEP, weight};
 
 /// Number of expressions between two looks at the clock. A program with fewer does not need it.
 const EXPRESSIONS: u32 = 512;
@@ -152,10 +152,11 @@ impl Worker {
             ),
             Refusal::TooLarge(bytes) => {
                 let most = self.limits.bytes;
-                Fault::record(
-                    codes::VRL_SIZE,
-                    format!("the program sets a value of {bytes} bytes, at most {most} are allowed"),
-                )
+                let message = match *bytes {
+                    TOO_DEEP => format!("the program sets a value with more than {MOST_LEVELS} levels"),
+                    bytes => format!("the program sets a value of {bytes} bytes, at most {most} are allowed"),
+                };
+                Fault::record(codes::VRL_SIZE, message)
             }
             Refusal::Unannounced(path) => Fault::record(
                 codes::VRL_FAILED,

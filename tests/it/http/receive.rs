@@ -251,7 +251,8 @@ fn two_sources_cannot_share_an_address() {
     let mut process = workspace.start(&["run"]);
     let (flag, printed) = (format!("--api.http.address={}", process.address()), process.printed());
     process.wait_until("the first source", || printed().contains("records are received at"));
-    workspace.run(&["pipelines", "start", "second", &flag]).expect_code(0);
+    // The command may still see the pipeline run, or how it ended.
+    workspace.run(&["pipelines", "start", "second", &flag]);
     process.wait_until("the refusal", || printed().contains("of this service already does"));
     assert!(printed().contains(&format!("cannot listen on 127.0.0.1:{}: the connector p:in", port.number())));
 }

@@ -1,5 +1,7 @@
 //! Records of standard input.
 
+pub(super) mod held;
+
 use std::io::{self, Read as _};
 use std::sync::Arc;
 

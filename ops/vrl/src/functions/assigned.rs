@@ -1,10 +1,10 @@
-//! A limit of variables: a variable that an assignment doubles fills the memory, in a closure, which runs for each element
+//! A limit of variables: a variable that an assignment doubles or nests fills the memory or the stack, in a closure, which runs for each element
 //! of a list, or in a program with many assignments.
 
 use vrl::compiler::prelude::*;
 
 use super::limits::MostBytes;
-use crate::weight::weight;
+use crate::weight::{MOST_LEVELS, TOO_DEEP, weight};
 
 /// Name of the function, which no program can write.
 pub(crate) const NAME: &str = "=";
@@ -56,6 +56,7 @@ impl FunctionExpression for Check {
         let value = self.variable.variable_ident().and_then(|name| context.state().variable(name));
         let bytes = value.map_or(0, weight);
         match bytes > self.most.0 {
+            true if bytes == TOO_DEEP => Err(format!("the variable has more than {MOST_LEVELS} levels").into()),
             true => Err(format!("the variable has {bytes} bytes, at most {} are allowed", self.most.0).into()),
             false => Ok(Value::Null),
         }

@@ -7,7 +7,7 @@ use vrl::compiler::prelude::*;
 use vrl::path::OwnedValuePath;
 
 use super::limits::MostBytes;
-use crate::weight::weight;
+use crate::weight::{MOST_LEVELS, weight};
 
 /// A function with its own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,7 +289,7 @@ impl Bounded {
                 (name.clone(), group.map_or(Value::Null, Value::from))
             }));
             let object = Value::Object(object);
-            bytes += size_of::<Value>() + weight(&object);
+            bytes = weight(&object).saturating_add(bytes + size_of::<Value>());
             self.check(bytes)?;
             list.push(object);
         }
@@ -395,7 +395,7 @@ impl Bounded {
                 self.check(*bytes)
             }
             other => {
-                *bytes += name + weight(other) + delimiters;
+                *bytes = weight(other).saturating_add(*bytes + name + delimiters);
                 self.check(*bytes)
             }
         }
@@ -408,6 +408,9 @@ impl Bounded {
             let expected = Kind::array(Collection::any()) | Kind::bytes();
             return Err(ValueError::Expected { got: path.kind(), expected }.into());
         };
+        if segments.len() > MOST_LEVELS {
+            return Err(too_large(self.most));
+        }
         for index in segments.iter().filter_map(Value::as_integer) {
             // The list is filled up to the index.
             let index = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
@@ -445,7 +448,7 @@ fn flatten_list(list: Vec<Value>, out: &mut Vec<Value>) {
 
 #[cold]
 pub(super) fn too_large(most: MostBytes) -> ExpressionError {
-    format!("the result would have more than {} bytes", most.0).into()
+    format!("the result would have more than {} bytes, or more than {MOST_LEVELS} levels", most.0).into()
 }
 
 #[cold]

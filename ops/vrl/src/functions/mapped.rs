@@ -118,7 +118,7 @@ impl Mapped {
             };
             bytes = bytes.saturating_sub(weight(value));
             runner.map_value(context, value)?;
-            bytes += weight(value);
+            bytes = bytes.saturating_add(weight(value));
             self.check(bytes)?;
         }
         Ok(items.into())

@@ -196,7 +196,8 @@ fn partitions(draft: &mut Draft<'_>, bucket: &mut Part, shape: &Shape) {
         }
     };
     bucket.set("folder", folder);
-    draft.leave_out(&["partition.duration.ms", "locale"], "the template `folder` decides the length of a period");
+    draft.leave_out(&["partition.duration.ms"], "the template `folder` decides the length of a period");
+    draft.leave_out(&["locale"], "dates are written in digits or in English");
     draft.leave_out(
         &["partition.field.name", "path.format", "timestamp.extractor", "timestamp.field", "timezone"],
         "the partitioner does not use it",

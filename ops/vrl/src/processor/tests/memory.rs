@@ -212,3 +212,42 @@ fn results_within_the_limit_are_those_of_the_library() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Without a limit, these overflow the stack, which ends the service.
+#[test]
+fn levels_are_limited() {
+    let many = 20_000;
+    let list = |element: &str| format!("[{}{element}]", format!("{element},").repeat(many));
+    for (program, after, said) in [
+        (".x = parse_xml!(string!(.a))", format!(r#"{{"a":{:?}}}"#, "<a>".repeat(many)), "more than 160 levels"),
+        (
+            ".x = parse_xml!(string!(.a))",
+            format!(r#"{{"a":{:?}}}"#, "<a>".repeat(many) + "x" + &"</a>".repeat(many)),
+            "more than 160 levels",
+        ),
+        (".x = unflatten(object!(.a))", format!(r#"{{"a":{{"{}":1}}}}"#, "a.".repeat(many)), "more than 160 levels"),
+        (
+            "x = {}\nfor_each(array!(.a)) -> |_, v| {\n  x = {\"x\": x}\n}\n.y = length(x)",
+            format!("{{\"a\":{}}}", list("1")),
+            "the variable has more than 160 levels",
+        ),
+        (
+            "for_each(array!(.a)) -> |_, v| {\n  .x = [.x]\n}",
+            format!("{{\"a\":{}}}", list("1")),
+            "the program sets a value with more than 160 levels",
+        ),
+        (
+            "for_each(array!(.a)) -> |_, v| {\n  . = {\"x\": .}\n}",
+            format!("{{\"a\":{}}}", list("1")),
+            "the program sets a value with more than 160 levels",
+        ),
+        (".x = set!({}, array!(.a), 1)", format!("{{\"a\":{}}}", list("\"a\"")), "levels"),
+    ] {
+        let outcome = payload(&of(program), fields(&after)).unwrap_err();
+        assert!(outcome.contains(said), "{program}: {outcome}");
+    }
+    let parsed = payload(&of(".x = parse_xml!(string!(.a))"), fields(r#"{"a":"<a><b>1</b></a>"}"#));
+    assert_eq!(parsed.as_deref(), Ok(r#"{"a":"<a><b>1</b></a>","x":{"a":{"b":1}}}"#));
+    let separator = payload(&of(".x = unflatten(object!(.a), string!(.s))"), fields(r#"{"a":{"b":1},"s":""}"#));
+    assert!(separator.unwrap_err().contains("the separator is empty"));
+}
