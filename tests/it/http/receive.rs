@@ -284,6 +284,7 @@ const ACCEPTED: &str = "          address: 127.0.0.1:0\n          respond: accep
 #[test]
 fn accepted_records_outlive_a_failure_of_the_pipeline() {
     static HAS_ALL: AtomicBool = AtomicBool::new(false);
+    static GATE: Gate = Gate(Mutex::new(false), Condvar::new());
     static TAKEN: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
     let identified = |request: &Received| (request.text(), request.header("idempotency-key").unwrap().to_owned());
     // The server refuses the credentials until all records are accepted.
@@ -292,13 +293,17 @@ fn accepted_records_outlive_a_failure_of_the_pipeline() {
             TAKEN.lock().unwrap().push(identified(request));
             Reply::ok("")
         }
-        false => Reply::status(401, "not yet"),
+        false => {
+            GATE.pass();
+            Reply::status(401, "not yet")
+        }
     });
     let workspace = Workspace::new();
     let (mut process, address) = start(&workspace, ACCEPTED, &to_server(&server.url()));
     for n in 1..=3 {
         expect(post(address, &[], format!("{{\"n\":{n}}}")), 202);
     }
+    GATE.open();
     let printed = process.printed();
     process.wait_until("the failure", || printed().contains("restarts in"));
     HAS_ALL.store(true, Ordering::SeqCst);
