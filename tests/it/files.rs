@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anabranch_ops_http::testing::{Reply, Server};
+use anabranch_ops_http::testing::{Received, Reply, Server};
 use serde_json::Value;
 
 use crate::process::{Output, Process, Workspace, raw_after};
@@ -365,7 +365,7 @@ fn standard_input_is_kept_while_its_destination_is_away() {
     let tried = server.received().len();
     IS_BACK.store(true, Ordering::SeqCst);
     process.finish().expect_code(0);
-    let received: String = server.received().iter().skip(tried).map(|request| request.text()).collect();
+    let received: String = server.received().iter().skip(tried).map(Received::text).collect();
     for line in ["one", "two", "three"] {
         assert!(received.contains(line), "{received}");
     }

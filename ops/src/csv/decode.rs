@@ -138,12 +138,9 @@ impl InlineOperator for Decode {
     fn flow(&self, flow: &mut Flow) {
         let texts = Kinds::TEXT | Kinds::BYTES;
         let row = flow.need(codes::FLOW_NOT_A_TEXT, "field", &self.field, (texts, "a row of CSV"), true);
-        if let Some(header) = &self.header {
-            // A record without a row needs no header.
-            match !row.missing && row.ty.kinds.within(texts) {
-                true => flow.need(codes::FLOW_NOT_A_TEXT, "header", header, (texts, "a row of CSV"), false),
-                false => flow.get("header", header),
-            };
+        // A record without a row needs no header.
+        if let Some(header) = self.header.as_ref().filter(|_| !row.missing && row.ty.kinds.within(texts)) {
+            flow.need(codes::FLOW_NOT_A_TEXT, "header", header, (texts, "a row of CSV"), false);
         }
         flow.may_fail();
         let field = |Column { name, ty }: &Column| {

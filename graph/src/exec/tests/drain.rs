@@ -3,6 +3,7 @@
 use anabranch_plugin::operator::Decision;
 use anabranch_plugin::testing::{AtEnd, Reaction, inline};
 use anabranch_record::fault::Fault;
+use anabranch_record::text::Str;
 use tokio::time::Instant;
 
 use super::*;
@@ -215,7 +216,7 @@ async fn a_source_that_fails_for_good_fails_the_run_after_its_rows_are_delivered
         }
         upstream.fail_read(gone());
         let Ending::Faulted(fault) = in_time(running.join()).await else { panic!("it ended without a fault") };
-        assert_eq!((fault.code(), fault.node().map(|node| node.as_str())), (gone().code(), Some("in")));
+        assert_eq!((fault.code(), fault.node().map(Str::as_str)), (gone().code(), Some("in")));
         assert_eq!(slow.rows(), (0..1_000).collect::<Vec<_>>(), "{batch:?}");
         assert_eq!(upstream.kept(), 0, "they are acknowledged: {batch:?}");
     }
