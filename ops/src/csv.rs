@@ -7,6 +7,9 @@ use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::parameters::Argument;
 use anabranch_record::text::Str;
 
+/// The mark that some programs write at the start of a text in UTF-8.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The characters that separate and quote values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Dialect {

@@ -58,7 +58,7 @@ fn rows_are_parsed_shaped_and_written_as_rows() {
     let letters = workspace.read("letters.ndjson");
     assert!(letters.contains("the value of the column \\\"id\\\" is not an integer"), "{letters}");
     assert_eq!(letters.lines().count(), 2);
-    // What is appended goes on below the same header.
+    // Rows that are appended later follow under the same header.
     workspace.append("in.csv", "eve@example.org,5,2026-11-28 10:30,GET user=eve from=192.0.2.99\r\n");
     workspace.run(&["run", "--once"]).expect_code(0);
     let lines = workspace.lines("out.csv");

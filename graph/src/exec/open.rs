@@ -234,11 +234,6 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
         .enumerate()
         .map(|(source, (name, spec, output))| open_source(context, source, name, spec, output, &marks, &claims));
     let mut sources = Vec::new();
-    let forgets = |stage: &StageSpec| match &stage.kind {
-        StageKind::Read(spec) if !spec.source.undelivered().is_read_again() => Some(spec.connector.clone()),
-        _ => None,
-    };
-    let forgetful: Vec<Str> = plan.stages.iter().filter_map(forgets).collect();
     let opened = try_join_all(opening).await?;
     let begun: Vec<_> = opened.iter().flat_map(|opened| opened.begun.iter().cloned()).collect();
     if !begun.is_empty() {
@@ -246,11 +241,14 @@ pub(super) async fn open(context: &Arc<Context>, plan: &StagePlan) -> Result<Ope
         let receipts = context.confirmed.receipts(&begun);
         claims.commit(&**store, Commit::of(&begun).with_receipts(&receipts)).await.map_err(store_fault)?;
     }
-    for (lane, mark) in &begun {
-        // A source that cannot read records again, such as standard input, never starts after a position.
-        if forgetful.contains(&lane.connector) {
-            continue;
-        }
+    // A source that cannot read records again, such as standard input, never starts after a position.
+    let rereads = |connector: &Str| {
+        !plan.stages.iter().any(|stage| match &stage.kind {
+            StageKind::Read(spec) => spec.connector == *connector && !spec.source.undelivered().is_read_again(),
+            _ => false,
+        })
+    };
+    for (lane, mark) in begun.iter().filter(|(lane, _)| rereads(&lane.connector)) {
         tracing::warn!(
             pipeline = %plan.pipeline, source = %lane.connector, partition = %lane.partition.0,
             "the source does not start after the stored position: generation {} begins", mark.generation

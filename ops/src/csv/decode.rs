@@ -16,13 +16,10 @@ use anabranch_record::value::{Object, Value};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 use memchr::{memchr, memchr_iter};
 
-use super::Dialect;
+use super::{BYTE_ORDER_MARK, Dialect};
 use crate::codes;
 use crate::field::convert::ScalarType;
 use crate::parse::text_of;
-
-/// The mark that some programs write at the start of a text in UTF-8.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Returns the `csv.decode` processor for the registry.
 pub fn kind() -> Arc<dyn OperatorKind> {
@@ -153,12 +150,11 @@ impl InlineOperator for Decode {
     }
 
     fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
+        let (field, header) = (self.field.clone(), self.header.clone());
         rows.for_each(|record| {
-            let field = self.field.clone();
             if let Some(text) = text_of(&field, record)? {
-                if let Some(header) = &self.header {
-                    let header = header.clone();
-                    let names = text_of(&header, record)?;
+                if let Some(header) = &header {
+                    let names = text_of(header, record)?;
                     let names =
                         names.ok_or_else(|| invalid(format!("{header}, which names the columns, is missing")))?;
                     self.follow(names)?;
@@ -193,10 +189,8 @@ impl Decode {
             Ok(ends) => ends,
             Err(what) => return wrong(format!("is not a row of CSV: {what}")),
         };
-        let (mut from, mut layout) = (0, Vec::with_capacity(ends));
-        for end in &self.ends[..ends] {
-            let name = std::str::from_utf8(&self.values[from..*end]).unwrap_or_default().trim();
-            from = *end;
+        let mut layout = Vec::with_capacity(ends);
+        for name in self.texts(ends).map(str::trim) {
             if layout.iter().any(|column: &Column| *column.name == *name) {
                 return wrong(format!("names {name:?} twice"));
             }
@@ -220,11 +214,8 @@ impl Decode {
             let of = if self.header.is_some() { "the header" } else { "columns" };
             return wrong(format!("the row has {}, and {of} has {}", counted(ends, "value"), self.layout.len()));
         }
-        let (mut from, mut entries) = (0, Vec::with_capacity(ends));
-        for (Column { name, ty }, end) in self.layout.iter().zip(&self.ends) {
-            // The values of a text are texts.
-            let text = std::str::from_utf8(&self.values[from..*end]).unwrap_or_default();
-            from = *end;
+        let mut entries = Vec::with_capacity(ends);
+        for (Column { name, ty }, text) in self.layout.iter().zip(self.texts(ends)) {
             let value = match ty {
                 ScalarType::String => Value::from(text),
                 _ if text.is_empty() => Value::Null,
@@ -237,6 +228,15 @@ impl Decode {
         }
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
         Ok(Object::from_entries(entries))
+    }
+
+    /// Returns the values in the buffers. Those of a text are texts.
+    fn texts(&self, count: usize) -> impl Iterator<Item = &str> {
+        let mut from = 0;
+        self.ends[..count].iter().map(move |end| {
+            let value = &self.values[std::mem::replace(&mut from, *end)..*end];
+            std::str::from_utf8(value).unwrap_or_default()
+        })
     }
 
     /// Reads the values of a row into the buffers, and returns their number.

@@ -139,7 +139,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn Destination>, Diagnostics> {
             delimiter,
             header,
             most: settings.max_open_files,
-            below: path.directory(),
+            below: path.directory().map(PathBuf::from),
         },
         path,
         format: Arc::new(RecordFormat::new(&settings.records)?),
@@ -243,17 +243,11 @@ impl Destination for ConfiguredFile {
     }
 
     fn file(&self) -> Option<&str> {
-        match &self.path {
-            OutputPath::One(path) => path.to_str(),
-            OutputPath::ByRecord(_) => None,
-        }
+        self.path.file()
     }
 
     fn directory(&self) -> Option<&str> {
-        match &self.path {
-            OutputPath::One(_) => None,
-            OutputPath::ByRecord(paths) => Some(&paths.directory),
-        }
+        self.path.directory()
     }
 
     async fn examine(&self) -> Result<Vec<String>, Fault> {

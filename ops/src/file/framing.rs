@@ -14,9 +14,6 @@ pub(super) use csv::CsvDialect;
 use csv::CsvScan;
 use json::JsonScan;
 
-/// The mark that some programs write at the start of a file in UTF-8.
-pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-
 /// How records are separated.
 #[derive(Clone, Debug)]
 pub(super) enum Framing {

@@ -77,7 +77,7 @@ struct Settings {
     #[parameter(default = "UTC")]
     zone: Argument<Str>,
     /// Maximum size of a record before the program, of the values that the program sets, and of the results of functions
-    /// that can make a large value of small ones, such as `replace` and `decode_gzip`. Larger records fail.
+    /// whose result can be much larger than their arguments, such as `replace` and `decode_gzip`. Larger records fail.
     #[parameter(default = "16MiB", greater_than = 0)]
     max_bytes: ByteSize,
     /// Maximum time per record. It is checked between expressions.

@@ -34,28 +34,31 @@ impl PollReader {
         }
     }
 
-    /// Returns `true` if a page has the records of the page before, and so has the page after it: the server ignores the
-    /// number of the page, or answers the last page again, and would be asked without end. A page that only happens to
-    /// have the records of the page before is followed by another one.
+    /// Returns `true` if the page after one with the records of the page before has these records, too: the server ignores
+    /// the number of the page, or answers the last page again, and would be asked without end. A page that only happens
+    /// to have the records of the page before is followed by another one.
     ///
     /// # Errors
     /// The page after it cannot be read.
-    pub(super) async fn repeats_without_end(&self, poll: &Poll, page: &PageAnswer) -> Result<bool, Fault> {
-        let Some(records) = self.repeated(poll, page) else { return Ok(false) };
+    pub(super) async fn is_repeated_again(
+        &self,
+        poll: &Poll,
+        page: &PageAnswer,
+        records: usize,
+    ) -> Result<bool, Fault> {
         let invalid = |why| Fault::fatal(codes::HTTP_PAGE, why);
         let Some(next) = self.next(poll, page, records).map_err(invalid)? else { return Ok(false) };
         let after = poll.at(next, poll.number + 1);
         match self.fetch(&after).await {
-            Ok(Some(page)) => Ok(self.repeated(&after, &page).is_some()),
+            Ok(Some(page)) => Ok(self.content(&page).is_some_and(|content| poll.before == Some(content))),
             Ok(None) => Ok(false),
             Err(AuthorizedError::Request(error)) if self.is_after_the_last(&after, error.status()) => Ok(false),
             Err(error) => Err(refused(error)),
         }
     }
 
-    /// Returns the number of records of a page that has the records of the page before.
-    fn repeated(&self, poll: &Poll, page: &PageAnswer) -> Option<usize> {
-        let before = poll.before.filter(|_| self.rules.paging.is_counted())?;
+    /// Returns the hash of the records of a page; `None` if it has none.
+    fn content(&self, page: &PageAnswer) -> Option<u64> {
         let body = page.body.as_ref()?;
         let found = match &self.rules.records {
             None => Some(body),
@@ -66,7 +69,7 @@ impl PollReader {
             value @ Value::Map(_) => vec![hash(value)],
             _ => return None,
         };
-        (!hashes.is_empty() && hash_of_all(&hashes) == before).then_some(hashes.len())
+        (!hashes.is_empty()).then(|| hash_of_all(&hashes))
     }
 
     /// Logs once that a poll ends with a page that the server repeats.

@@ -174,10 +174,15 @@ impl PollReader {
     }
 
     /// Puts the records of a page into the queue, and decides on the next page.
-    fn take_page(&mut self, mut poll: Poll, page: &PageAnswer) -> Result<(), Fault> {
+    async fn take_page(&mut self, mut poll: Poll, page: &PageAnswer) -> Result<(), Fault> {
         let elements = self.elements(&poll, page)?;
         let hashes: Vec<u64> = elements.iter().map(hash).collect();
         let content = hash_of_all(&hashes);
+        let is_repeated = self.rules.paging.is_counted() && !hashes.is_empty() && poll.before == Some(content);
+        if is_repeated && self.is_repeated_again(&poll, page, hashes.len()).await? {
+            self.tell_of_repetition(&poll);
+            return self.complete(poll.began, poll.max, Validators::default());
+        }
         let first = poll.after.take().map_or(0, |after| resume(&hashes, &after));
         let mut max = poll.max.clone();
         let mut texts = None;
@@ -467,11 +472,7 @@ impl Reader for PollReader {
             }
             // A read that is dropped here requests the page again.
             match self.fetch(&poll).await {
-                Ok(Some(page)) if self.repeats_without_end(&poll, &page).await? => {
-                    self.tell_of_repetition(&poll);
-                    self.complete(poll.began, poll.max, Validators::default())?;
-                }
-                Ok(Some(page)) => self.take_page(poll, &page)?,
+                Ok(Some(page)) => self.take_page(poll, &page).await?,
                 Ok(None) => self.finish(poll.began, self.validators.clone())?,
                 Err(AuthorizedError::Request(error)) if error.is_transient() && error.retry_after().is_some() => {
                     let wait = error.retry_after().unwrap_or_default().min(LONGEST_WAIT);
@@ -495,7 +496,7 @@ impl Reader for PollReader {
                 Err(AuthorizedError::Request(error)) if self.is_after_the_last(&poll, error.status()) => {
                     match self.confirm_end(&poll).await? {
                         None => self.complete(poll.began, poll.max, Validators::default())?,
-                        Some(page) => self.take_page(poll, &page)?,
+                        Some(page) => self.take_page(poll, &page).await?,
                     }
                 }
                 // The address was right: a server that is restarted may not find it for some time.

@@ -53,14 +53,20 @@ impl OutputPath {
             directory: format!("{directory}/").into(),
         }))
     }
-}
 
-impl OutputPath {
+    /// Returns the only file, if its path is UTF-8.
+    pub(super) fn file(&self) -> Option<&str> {
+        match self {
+            OutputPath::One(path) => path.to_str(),
+            OutputPath::ByRecord(_) => None,
+        }
+    }
+
     /// Returns the directory that all files are in, if records choose them.
-    pub(super) fn directory(&self) -> Option<PathBuf> {
+    pub(super) fn directory(&self) -> Option<&str> {
         match self {
             OutputPath::One(_) => None,
-            OutputPath::ByRecord(paths) => Some(PathBuf::from(paths.directory.as_str())),
+            OutputPath::ByRecord(paths) => Some(&paths.directory),
         }
     }
 }

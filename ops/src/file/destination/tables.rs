@@ -115,17 +115,11 @@ impl Destination for ConfiguredTables {
     }
 
     fn file(&self) -> Option<&str> {
-        match &self.path {
-            OutputPath::One(path) => path.to_str(),
-            OutputPath::ByRecord(_) => None,
-        }
+        self.path.file()
     }
 
     fn directory(&self) -> Option<&str> {
-        match &self.path {
-            OutputPath::One(_) => None,
-            OutputPath::ByRecord(paths) => Some(&paths.directory),
-        }
+        self.path.directory()
     }
 
     async fn examine(&self) -> Result<Vec<String>, Fault> {
@@ -227,7 +221,7 @@ impl TableWriter {
             return Ok(());
         }
         let (layout, owner, mut clean) = (self.layout, self.owner.clone(), std::mem::take(&mut self.clean));
-        let below = self.path.directory();
+        let below = self.path.directory().map(PathBuf::from);
         // If the call is dropped, the files are completed: they are those of a write that counts as not delivered.
         let written = tokio::task::spawn_blocking(move || {
             for file in &files {

@@ -1,6 +1,7 @@
 //! Rows of CSV (RFC 4180): line breaks in quoted values do not end a row.
 
-use super::{BYTE_ORDER_MARK, Frame};
+use super::Frame;
+use crate::csv::BYTE_ORDER_MARK;
 
 /// The characters that separate and quote values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Values of JSON in a row, each on one line or several, or the elements of one array.
 
-use super::{BYTE_ORDER_MARK, Frame};
+use super::Frame;
+use crate::csv::BYTE_ORDER_MARK;
 
 /// Search for the end of a value.
 #[derive(Clone, Debug)]

@@ -42,7 +42,7 @@ pub(super) struct StandardInput {
     at: usize,
     /// A record for which the last read had no room.
     held: Option<Record>,
-    /// The fault after the records that were read last.
+    /// The fault after the records that were read last. No record follows it.
     failure: Option<Fault>,
     has_ended: bool,
     place: ContentPosition,
@@ -198,25 +198,8 @@ impl StandardInput {
         Ok(records)
     }
 
-    fn too_long(&self, record: u64) -> Fault {
-        let what = format!(
-            "record {record} of standard input is longer than {} bytes; raise maxLineBytes to read it",
-            self.format.limit
-        );
-        Fault::fatal(codes::LINE_TOO_LONG, what)
-    }
-}
-
-fn unreadable(error: &io::Error) -> Fault {
-    Fault::fatal(codes::FILE_UNREADABLE, format!("cannot read standard input: {error}"))
-}
-
-#[async_trait]
-impl Reader for StandardInput {
-    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
-        if let Some(fault) = self.failure.clone() {
-            return Err(fault);
-        }
+    /// Returns the next records.
+    async fn next(&mut self, room: Room) -> Result<Read, Fault> {
         loop {
             let records = self.records(room)?;
             if !records.is_empty() {
@@ -241,6 +224,32 @@ impl Reader for StandardInput {
                 }
             }
         }
+    }
+
+    fn too_long(&self, record: u64) -> Fault {
+        let what = format!(
+            "record {record} of standard input is longer than {} bytes; raise maxLineBytes to read it",
+            self.format.limit
+        );
+        Fault::fatal(codes::LINE_TOO_LONG, what)
+    }
+}
+
+fn unreadable(error: &io::Error) -> Fault {
+    Fault::fatal(codes::FILE_UNREADABLE, format!("cannot read standard input: {error}"))
+}
+
+#[async_trait]
+impl Reader for StandardInput {
+    async fn read(&mut self, room: Room) -> Result<Read, Fault> {
+        if let Some(fault) = self.failure.clone() {
+            return Err(fault);
+        }
+        let read = self.next(room).await;
+        if let Err(fault) = &read {
+            self.failure = Some(fault.clone());
+        }
+        read
     }
 }
 

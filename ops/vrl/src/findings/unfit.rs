@@ -13,8 +13,10 @@ use crate::program::PayloadForm;
 use crate::source::ProgramFlaw;
 use crate::spot::{Spot, TargetPart};
 
-/// The operations of records, as programs write them.
-const OPERATIONS: [&str; 4] = ["create", "update", "delete", "snapshot"];
+/// Returns the remedy for a value that is no operation.
+fn operations() -> String {
+    format!("set it to one of {}", Operation::ALL.map(|operation| format!("{:?}", operation.as_str())).join(", "))
+}
 
 /// A value that no record can hold at its place.
 pub(super) struct UnfitValue {
@@ -37,7 +39,7 @@ impl Findings<'_> {
                 TargetPart::Metadata => unfit_metadata(spot, &kind),
                 TargetPart::Operation if !kind.contains_bytes() => Some((
                     format!("%operation becomes a value of type {}, and it can only be an operation", named(&kind)),
-                    format!("set it to one of {}", OPERATIONS.map(|name| format!("{name:?}")).join(", ")),
+                    operations(),
                     true,
                 )),
                 _ => None,
@@ -61,9 +63,9 @@ impl Findings<'_> {
         let is_only = writes().count() == 1;
         let strings = writes().flat_map(|write| &write.strings);
         let unfit = strings.filter(|(text, _)| text.parse::<Operation>().is_err()).map(|(text, place)| {
-            let hint = match did_you_mean(text, OPERATIONS) {
+            let hint = match did_you_mean(text, Operation::ALL.map(Operation::as_str)) {
                 Some(near) => format!("did you mean {near:?}?"),
-                None => format!("set it to one of {}", OPERATIONS.map(|name| format!("{name:?}")).join(", ")),
+                None => operations(),
             };
             let message = format!("%operation becomes {text:?}, which is not an operation");
             let flaw = ProgramFlaw { code: codes::VRL_MISTAKE, ..ProgramFlaw::at(place.clone(), message, Some(hint)) };

@@ -7,7 +7,7 @@ use vrl::compiler::prelude::*;
 use vrl::path::OwnedValuePath;
 
 use super::limits::MostBytes;
-use crate::weight::{MOST_LEVELS, weight};
+use crate::weight::{MOST_LEVELS, TOO_DEEP, weight};
 
 /// A function with its own limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,19 +132,12 @@ impl Bounded {
         Ok(self.optional(at, context)?.unwrap_or_else(|| Value::from(default)))
     }
 
-    fn check(&self, bytes: usize) -> Result<(), ExpressionError> {
-        match bytes > self.most.0 {
-            true => Err(too_large(self.most)),
-            false => Ok(()),
-        }
-    }
-
     /// Checks the size of a list of strings, with the number of strings.
     fn check_list(&self, text: usize, count: impl FnOnce() -> usize) -> Result<(), ExpressionError> {
         let bytes = |count: usize| text.saturating_add(count.saturating_mul(size_of::<Value>()));
         // At most one string for each byte, and one before the first and after the last.
         match bytes(text + 2) > self.most.0 {
-            true => self.check(bytes(count())),
+            true => self.most.check(bytes(count())),
             false => Ok(()),
         }
     }
@@ -167,7 +160,8 @@ impl Bounded {
                 if may_exceed {
                     let count = value.matches(&*pattern).take(limit).count();
                     let removed = count.saturating_mul(pattern.len());
-                    self.check(value.len().saturating_sub(removed).saturating_add(count.saturating_mul(with.len())))?;
+                    self.most
+                        .check(value.len().saturating_sub(removed).saturating_add(count.saturating_mul(with.len())))?;
                 }
                 Ok(value.replacen(&*pattern, &with, limit).into())
             }
@@ -183,12 +177,12 @@ impl Bounded {
                 for captures in regex.captures_iter(&value).take(limit) {
                     let Some(found) = captures.get(0) else { continue };
                     let most = with.len().saturating_add(references.saturating_mul(found.len()));
-                    self.check((out.len() + found.start() - last).saturating_add(most))?;
+                    self.most.check((out.len() + found.start() - last).saturating_add(most))?;
                     out.push_str(&value[last..found.start()]);
                     captures.expand(&with, &mut out);
                     last = found.end();
                 }
-                self.check(out.len() + value.len() - last)?;
+                self.most.check(out.len() + value.len() - last)?;
                 out.push_str(&value[last..]);
                 Ok(out.into())
             }
@@ -211,7 +205,7 @@ impl Bounded {
                 1 => &*single,
                 _ => &*repeated,
             };
-            self.check(out.len() + between.len() + found.len())?;
+            self.most.check(out.len() + between.len() + found.len())?;
             out.push_str(between);
             out.push_str(found.as_str());
             last = found.end();
@@ -226,7 +220,7 @@ impl Bounded {
         let separator = self.text(1, "", context)?;
         let separator = separator.try_bytes_utf8_lossy()?;
         let between = separator.len().saturating_mul(texts.len().saturating_sub(1));
-        self.check(texts.iter().map(|text| text.len()).sum::<usize>().saturating_add(between))?;
+        self.most.check(texts.iter().map(|text| text.len()).sum::<usize>().saturating_add(between))?;
         Ok(texts.join(&*separator).into())
     }
 
@@ -290,7 +284,7 @@ impl Bounded {
             }));
             let object = Value::Object(object);
             bytes = weight(&object).saturating_add(bytes + size_of::<Value>());
-            self.check(bytes)?;
+            self.most.check(bytes)?;
             list.push(object);
         }
         Ok(Value::Array(list))
@@ -330,7 +324,7 @@ impl Bounded {
                 None => key,
                 Some(parent) => {
                     out.names += parent.len() + out.separator.len() + key.len();
-                    self.check(out.names)?;
+                    self.most.check(out.names)?;
                     KeyString::from(format!("{parent}{}{key}", out.separator))
                 }
             };
@@ -364,7 +358,7 @@ impl Bounded {
         }
         let text = vrl::core::encode_key_value::to_string(&object, &order, &between, &after, is_flat);
         let text = text.map_err(|error| ExpressionError::from(error.to_string()))?;
-        self.check(text.len())?;
+        self.most.check(text.len())?;
         Ok(text.into())
     }
 
@@ -392,11 +386,11 @@ impl Bounded {
             // A boolean that is true is its name alone.
             Value::Boolean(_) => {
                 *bytes += name;
-                self.check(*bytes)
+                self.most.check(*bytes)
             }
             other => {
                 *bytes = weight(other).saturating_add(*bytes + name + delimiters);
-                self.check(*bytes)
+                self.most.check(*bytes)
             }
         }
     }
@@ -409,12 +403,12 @@ impl Bounded {
             return Err(ValueError::Expected { got: path.kind(), expected }.into());
         };
         if segments.len() > MOST_LEVELS {
-            return Err(too_large(self.most));
+            self.most.check(TOO_DEEP)?;
         }
         for index in segments.iter().filter_map(Value::as_integer) {
             // The list is filled up to the index.
             let index = usize::try_from(index.unsigned_abs()).unwrap_or(usize::MAX);
-            self.check(index.saturating_mul(size_of::<Value>()))?;
+            self.most.check(index.saturating_mul(size_of::<Value>()))?;
         }
         value.insert(&OwnedValuePath::try_from(segments)?, data);
         Ok(value)
@@ -423,7 +417,7 @@ impl Bounded {
     fn format_number(&self, context: &mut Context) -> Resolved {
         // The library's function evaluates it again. That has an effect only if it assigns.
         if let Some(Value::Integer(scale)) = self.optional(0, context)? {
-            self.check(usize::try_from(scale).unwrap_or(0))?;
+            self.most.check(usize::try_from(scale).unwrap_or(0))?;
         }
         self.inner.resolve(context)
     }
@@ -444,11 +438,6 @@ fn flatten_list(list: Vec<Value>, out: &mut Vec<Value>) {
             value => out.push(value),
         }
     }
-}
-
-#[cold]
-pub(super) fn too_large(most: MostBytes) -> ExpressionError {
-    format!("the result would have more than {} bytes, or more than {MOST_LEVELS} levels", most.0).into()
 }
 
 #[cold]

@@ -3,8 +3,10 @@
 use std::ffi::{c_uint, c_ulong};
 use std::sync::Once;
 
-use vrl::compiler::CompileConfig;
 use vrl::compiler::function::FunctionCompileContext;
+use vrl::compiler::{CompileConfig, ExpressionError};
+
+use crate::weight::MOST_LEVELS;
 
 /// Maximum number of times that the search for one grok pattern in one text steps back. The library's own limit is for
 /// each position in the text at which a match can begin, so that the time of a search is quadratic.
@@ -29,6 +31,22 @@ impl MostBytes {
     /// Returns the limit for the function that is compiled.
     pub(super) fn of(context: &FunctionCompileContext) -> MostBytes {
         context.get_external_context().copied().unwrap_or(MOST_BYTES)
+    }
+
+    /// Checks the weight of a result.
+    ///
+    /// # Errors
+    /// It is above the limit.
+    pub(super) fn check(self, bytes: usize) -> Result<(), ExpressionError> {
+        match bytes > self.0 {
+            true => Err(self.exceeded()),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn exceeded(self) -> ExpressionError {
+        format!("the result would have more than {} bytes, or more than {MOST_LEVELS} levels", self.0).into()
     }
 }
 

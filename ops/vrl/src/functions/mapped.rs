@@ -2,7 +2,6 @@
 
 use vrl::compiler::prelude::*;
 
-use super::bounded::too_large;
 use super::limits::MostBytes;
 use crate::weight::weight;
 
@@ -84,13 +83,6 @@ impl FunctionExpression for Mapped {
 }
 
 impl Mapped {
-    fn check(&self, bytes: usize) -> Result<(), ExpressionError> {
-        match bytes > self.most.0 {
-            true => Err(too_large(self.most)),
-            false => Ok(()),
-        }
-    }
-
     fn keys(&self, value: Value, recursive: bool, context: &mut Context) -> Resolved {
         let Closure { variables, block, .. } = &self.closure;
         let runner = closure::Runner::new(variables, |context: &mut Context| block.resolve(context));
@@ -101,7 +93,7 @@ impl Mapped {
                 bytes = bytes.saturating_sub(key.len());
                 runner.map_key(context, key)?;
                 bytes += key.len();
-                self.check(bytes)?;
+                self.most.check(bytes)?;
             }
         }
         Ok(items.into())
@@ -119,7 +111,7 @@ impl Mapped {
             bytes = bytes.saturating_sub(weight(value));
             runner.map_value(context, value)?;
             bytes = bytes.saturating_add(weight(value));
-            self.check(bytes)?;
+            self.most.check(bytes)?;
         }
         Ok(items.into())
     }
@@ -157,12 +149,12 @@ impl Mapped {
             let mut replacement = Value::Object(object);
             runner.map_value(context, &mut replacement)?;
             let replacement = replacement.try_bytes_utf8_lossy()?;
-            self.check(out.len() + found.start() - last + replacement.len())?;
+            self.most.check(out.len() + found.start() - last + replacement.len())?;
             out.push_str(&text[last..found.start()]);
             out.push_str(&replacement);
             last = found.end();
         }
-        self.check(out.len() + text.len() - last)?;
+        self.most.check(out.len() + text.len() - last)?;
         out.push_str(&text[last..]);
         Ok(out.into())
     }

@@ -3,7 +3,7 @@
 use vrl::compiler::prelude::*;
 use vrl::path::OwnedTargetPath;
 
-use super::bounded::{Growth, too_large};
+use super::bounded::Growth;
 use super::decompression::Compression;
 use super::limits::MostBytes;
 use super::mapped::Mapping;
@@ -167,10 +167,8 @@ struct Checked {
 impl FunctionExpression for Checked {
     fn resolve(&self, context: &mut Context) -> Resolved {
         let value = self.inner.resolve(context)?;
-        match weight(&value) > self.most.0 {
-            true => Err(too_large(self.most)),
-            false => Ok(value),
-        }
+        self.most.check(weight(&value))?;
+        Ok(value)
     }
 
     fn type_def(&self, state: &TypeState) -> TypeDef {

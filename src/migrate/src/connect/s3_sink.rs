@@ -312,21 +312,21 @@ fn parquet(draft: &mut Draft<'_>, bucket: &mut Part, shape: &Shape) {
         }
         Form::Absent | Form::Fields | Form::Envelope => draft.carried("format.class", "bucket.format"),
     }
-    // The default of the connector.
     let codec = draft.take("parquet.codec");
-    match codec.as_deref().unwrap_or("snappy") {
-        codec @ ("snappy" | "zstd" | "none") => bucket.set("parquet.compression", codec),
-        _ => bucket.set("parquet.compression", "zstd"),
-    }
-    match codec.as_deref() {
-        Some("snappy" | "zstd" | "none") => draft.carried("parquet.codec", "bucket.parquet.compression"),
-        Some(_) => draft.changed(
-            "parquet.codec",
-            "bucket.parquet.compression",
-            "Parquet files are compressed with zstd or snappy, which common readers read",
-        ),
-        None => {}
-    }
+    let compression = match codec.as_deref() {
+        // The default of the connector.
+        None => "snappy",
+        Some(codec @ ("snappy" | "zstd" | "none")) => {
+            draft.carried("parquet.codec", "bucket.parquet.compression");
+            codec
+        }
+        Some(_) => {
+            let note = "Parquet files are compressed with zstd or snappy, which common readers read";
+            draft.changed("parquet.codec", "bucket.parquet.compression", note);
+            "zstd"
+        }
+    };
+    bucket.set("parquet.compression", compression);
     draft.leave_out(&["avro.codec"], "objects are Parquet files");
     let note = "a Parquet file is not compressed as a whole: parquet.compression compresses its pages";
     draft.leave_out(&["s3.compression.type", "s3.compression.level"], note);

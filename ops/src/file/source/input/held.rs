@@ -25,7 +25,6 @@ type Undelivered = Arc<Mutex<VecDeque<Record>>>;
 struct HeldInput {
     input: StandardInput,
     undelivered: Undelivered,
-    failure: Option<Fault>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -56,7 +55,7 @@ impl InputSlot {
 
 impl HeldInput {
     fn new(input: StandardInput) -> HeldInput {
-        HeldInput { input, undelivered: Undelivered::default(), failure: None }
+        HeldInput { input, undelivered: Undelivered::default() }
     }
 }
 
@@ -82,16 +81,11 @@ impl Reader for HeldReader {
             return Ok(Read::Rows { partition: Partition::ONLY, records: self.again.drain(..count).collect() });
         }
         let Some(held) = &mut self.held else { return Ok(Read::End) };
-        if let Some(failure) = &held.failure {
-            return Err(failure.clone());
+        let read = held.input.read(room).await?;
+        if let Read::Rows { records, .. } = &read {
+            locked(&held.undelivered).extend(records.iter().cloned());
         }
-        let read = held.input.read(room).await;
-        match &read {
-            Ok(Read::Rows { records, .. }) => locked(&held.undelivered).extend(records.iter().cloned()),
-            Ok(_) => {}
-            Err(fault) => held.failure = Some(fault.clone()),
-        }
-        read
+        Ok(read)
     }
 }
 

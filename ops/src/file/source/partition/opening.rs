@@ -10,10 +10,11 @@ use anabranch_record::metadata::key;
 use anabranch_record::text::Str;
 
 use super::{Begin, FilePartition, GRACE, PartitionStep, changed, is_of};
+use crate::csv::BYTE_ORDER_MARK;
 use crate::file::content::{Content, ContentError};
 use crate::file::content_position::ContentPosition;
 use crate::file::follower::open_regular;
-use crate::file::framing::{BYTE_ORDER_MARK, Framer};
+use crate::file::framing::Framer;
 use crate::file::position::{born, identity};
 
 /// Maximum number of bytes that are read at a restart to find the names of the columns.
