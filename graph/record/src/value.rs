@@ -233,6 +233,18 @@ impl Object {
         self.find(key).ok().map(|i| &self.0[i].1)
     }
 
+    /// Returns the value of `key`, and where it is. It is looked for at `place` first: maps of one collection mostly have the
+    /// same keys.
+    pub fn get_near(&self, key: &str, place: &mut usize) -> Option<&Value> {
+        if let Some((known, value)) = self.0.get(*place)
+            && *known == *key
+        {
+            return Some(value);
+        }
+        *place = self.find(key).ok()?;
+        Some(&self.0[*place].1)
+    }
+
     /// Returns the value of `key`, for changes.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         self.find(key).ok().map(|i| &mut self.0[i].1)
@@ -245,6 +257,17 @@ impl Object {
             Ok(i) => Some(std::mem::replace(&mut self.0[i].1, value)),
             Err(i) => {
                 self.0.insert(i, (key, value));
+                None
+            }
+        }
+    }
+
+    /// Sets `key` and returns the previous value, as [`insert`](Object::insert) does. Clones the key only if it is new.
+    pub fn set(&mut self, key: &Str, value: Value) -> Option<Value> {
+        match self.find(key) {
+            Ok(i) => Some(std::mem::replace(&mut self.0[i].1, value)),
+            Err(i) => {
+                self.0.insert(i, (key.clone(), value));
                 None
             }
         }
@@ -311,6 +334,17 @@ mod tests {
             object.iter().map(|(k, v)| (k.as_str(), v.clone())).collect::<Vec<_>>(),
             [("a", Value::Int(2)), ("b", Value::Int(3))]
         );
+    }
+
+    #[test]
+    fn a_value_is_found_wherever_it_was_in_the_last_map() {
+        let object = |keys: &[&'static str]| -> Object { keys.iter().map(|key| (*key, *key)).collect() };
+        let mut place = 7;
+        for keys in [&["a", "b", "c"][..], &["a", "b", "c"], &["b"], &[], &["a", "c"], &["0", "a", "b"]] {
+            let object = object(keys);
+            let expected = keys.contains(&"b").then(|| Value::from("b"));
+            assert_eq!(object.get_near("b", &mut place), expected.as_ref(), "{keys:?}");
+        }
     }
 
     #[test]

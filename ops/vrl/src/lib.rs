@@ -9,6 +9,7 @@
 pub mod codes;
 #[cfg(test)]
 mod conformance;
+mod fields;
 mod findings;
 mod functions;
 mod kinds;

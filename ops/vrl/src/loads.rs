@@ -7,6 +7,7 @@ use anabranch_record::{Data, Record};
 use vrl::value::{KeyString, ObjectMap, Value as ProgramValue};
 
 use crate::spot::{FIELDS, Spot, TargetPart, key_of};
+use crate::target::Whole;
 use crate::values::{NotRepresentable, enter, enter_object};
 
 /// The parts of a record that a program reads.
@@ -22,7 +23,7 @@ pub(crate) struct Loads {
 
 /// The fields of a map that a program reads.
 #[derive(Clone, Debug)]
-enum LoadedFields {
+pub(crate) enum LoadedFields {
     /// All, with everything in them.
     All,
     /// Some, in the order of their names; none if the program does not read the map.
@@ -36,14 +37,15 @@ impl Default for LoadedFields {
 }
 
 #[derive(Clone, Debug)]
-struct LoadedField {
+pub(crate) struct LoadedField {
     name: Str,
     key: KeyString,
     fields: LoadedFields,
 }
 
 impl LoadedFields {
-    fn add(&mut self, names: &[Str]) {
+    /// Adds the value under these names.
+    pub(crate) fn add(&mut self, names: &[Str]) {
         let LoadedFields::Some(fields) = self else { return };
         let Some((name, rest)) = names.split_first() else {
             *self = LoadedFields::All;
@@ -74,7 +76,8 @@ impl LoadedFields {
         }
     }
 
-    fn value(&self, value: &Value) -> Result<ProgramValue, NotRepresentable> {
+    /// Converts a value, or the fields of it that the program reads.
+    pub(crate) fn value(&self, value: &Value) -> Result<ProgramValue, NotRepresentable> {
         match value {
             Value::Map(object) => Ok(ProgramValue::Object(self.object(object)?)),
             other => enter(other),
@@ -124,14 +127,21 @@ impl Loads {
         }
     }
 
-    /// Returns `.` for a program.
-    pub(crate) fn event(&self, record: &Record) -> Result<ProgramValue, NotRepresentable> {
+    /// Returns `.` and `%` for a program.
+    ///
+    /// # Errors
+    /// The program reads a value that it cannot hold.
+    pub(crate) fn whole(&self, record: &Record, sets: &[Side]) -> Result<Whole, NotRepresentable> {
+        Ok(Whole { event: self.event(record)?, rest: self.rest(record, sets)? })
+    }
+
+    fn event(&self, record: &Record) -> Result<ProgramValue, NotRepresentable> {
         self.after.data(&record.payload.after)
     }
 
     /// Returns `%` for a program. The key and the payload before the change are there even if no field of them is read,
     /// so that the program can set fields of them.
-    pub(crate) fn rest(&self, record: &Record, sets: &[Side]) -> Result<ProgramValue, NotRepresentable> {
+    fn rest(&self, record: &Record, sets: &[Side]) -> Result<ProgramValue, NotRepresentable> {
         let mut rest = ObjectMap::new();
         for (name, part) in FIELDS {
             let value = match part {

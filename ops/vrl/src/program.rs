@@ -19,6 +19,7 @@ use vrl::value::Kind;
 use vrl::value::kind::Collection;
 
 use crate::codes;
+use crate::fields::FieldTable;
 use crate::functions;
 use crate::loads::Loads;
 use crate::source::{ProgramFlaw, ProgramSource};
@@ -96,6 +97,8 @@ pub(crate) struct CheckedProgram {
     /// True if it reads `%` as a whole.
     pub(crate) reads_all_fields: bool,
     pub(crate) loads: Loads,
+    /// The fields that it names, if it takes no part of a record as a whole.
+    pub(crate) fields: Option<FieldTable>,
     pub(crate) writes: Vec<WrittenPath>,
     /// The key and sides of the payload of which it sets a part, except the payload after the change.
     pub(crate) sets: Vec<Side>,
@@ -321,7 +324,9 @@ fn compile(source: ProgramSource, most_bytes: functions::MostBytes) -> Result<Ch
                 *known = WrittenPath { place: spot.path(), spot, ..known.clone() }
             }
             Some(_) => {}
-            None => writes.push(WrittenPath { path: path.clone(), place: spot.path(), spot }),
+            None => {
+                writes.push(WrittenPath { path: path.clone(), place: spot.path(), spot, covered_by: Vec::new() });
+            }
         }
     };
     assignments.into_iter().for_each(|path| write(path, false));
@@ -341,6 +346,8 @@ fn compile(source: ProgramSource, most_bytes: functions::MostBytes) -> Result<Ch
             }
         }
     }
+    WrittenPath::cover(&mut writes);
+    let fields = if reads_all_fields { None } else { FieldTable::new(&reads, &writes) };
     let mut sets: Vec<Side> = Vec::new();
     for write in &writes {
         if let TargetPart::Data(side @ (Side::Key | Side::Before)) = write.spot.part
@@ -358,6 +365,7 @@ fn compile(source: ProgramSource, most_bytes: functions::MostBytes) -> Result<Ch
         reads,
         reads_all_fields,
         loads,
+        fields,
         writes,
         sets,
         most_bytes,

@@ -4,6 +4,7 @@ use vrl::compiler::{SecretTarget, Target};
 use vrl::path::{OwnedSegment, OwnedTargetPath, PathPrefix};
 use vrl::value::Value;
 
+use crate::fields::Fields;
 use crate::spot::{Spot, TargetPart};
 use crate::weight::weight;
 
@@ -16,9 +17,24 @@ pub(crate) struct WrittenPath {
     pub(crate) spot: Spot,
     /// The path of that place.
     pub(crate) place: OwnedTargetPath,
+    /// The numbers of the paths whose places contain this one, or are the same and come earlier: if one of them changes, this
+    /// change is a part of it.
+    pub(crate) covered_by: Vec<usize>,
 }
 
 impl WrittenPath {
+    /// Notes which places contain each other. O(paths²), once per program.
+    pub(crate) fn cover(paths: &mut [WrittenPath]) {
+        for at in 0..paths.len() {
+            let path = &paths[at];
+            let covers = |(other_at, other): (usize, &WrittenPath)| {
+                let contains = other.spot.contains(&path.spot) && (other.spot != path.spot || other_at < at);
+                (other_at != at && contains).then_some(other_at)
+            };
+            paths[at].covered_by = paths.iter().enumerate().filter_map(covers).collect();
+        }
+    }
+
     /// Returns `true` if the path is a part of a field, and not all of it.
     pub(crate) fn changes_part_of(&self, field: &Spot) -> bool {
         field.contains(&self.spot) && self.path.path.segments.len() > field.path().path.segments.len()
@@ -36,59 +52,23 @@ pub(crate) enum Refusal {
     Unannounced(OwnedTargetPath),
 }
 
-/// The parts of a record that a program can access, with the changes that it made.
+/// The parts of a record that a program can access.
 #[derive(Debug)]
-pub(crate) struct RecordTarget<'p> {
-    event: Value,
-    rest: Value,
-    paths: &'p [WrittenPath],
-    /// For each of the paths, whether it was changed.
-    changed: Vec<bool>,
-    most: usize,
-    refusal: Option<Refusal>,
+pub(crate) enum Content<'p> {
+    /// `.` and `%`, with what the program reads of them.
+    Whole(Whole),
+    /// The fields that the program names.
+    Fields(Fields<'p>),
 }
 
-impl<'p> RecordTarget<'p> {
-    /// Creates a target in which a program can change `paths`, to values of at most this many bytes. `changed` is memory
-    /// for reuse.
-    pub(crate) fn new(
-        event: Value,
-        rest: Value,
-        paths: &'p [WrittenPath],
-        most: usize,
-        mut changed: Vec<bool>,
-    ) -> Self {
-        changed.clear();
-        changed.resize(paths.len(), false);
-        RecordTarget { event, rest, paths, changed, most, refusal: None }
-    }
+/// `.` and `%` of a record.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) event: Value,
+    pub(crate) rest: Value,
+}
 
-    /// Returns the reason why the record fails, if it does.
-    pub(crate) fn refusal(&self) -> Option<&Refusal> {
-        self.refusal.as_ref()
-    }
-
-    /// Returns the changed places with their values; `None` for one that was removed. A place in another that changed is
-    /// left out.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = (&'p Spot, Option<&Value>)> {
-        let paths = self.paths;
-        let changed = move || paths.iter().zip(&self.changed).filter(|(_, changed)| **changed).map(|(path, _)| path);
-        changed().enumerate().filter_map(move |(at, path)| {
-            let covers = |(other_at, other): (usize, &WrittenPath)| {
-                other_at != at && other.spot.contains(&path.spot) && (other.spot != path.spot || other_at < at)
-            };
-            if changed().enumerate().any(covers) {
-                return None;
-            }
-            Some((&path.spot, self.root(path.place.prefix).get(&path.place.path)))
-        })
-    }
-
-    /// Returns the memory of the changes for reuse.
-    pub(crate) fn into_memory(self) -> Vec<bool> {
-        self.changed
-    }
-
+impl Whole {
     fn root(&self, prefix: PathPrefix) -> &Value {
         match prefix {
             PathPrefix::Event => &self.event,
@@ -100,22 +80,6 @@ impl<'p> RecordTarget<'p> {
         match prefix {
             PathPrefix::Event => &mut self.event,
             PathPrefix::Metadata => &mut self.rest,
-        }
-    }
-
-    fn refuse(&mut self, refusal: Refusal) -> Result<(), String> {
-        self.refusal.get_or_insert(refusal);
-        Err("the record cannot be changed like this".to_owned())
-    }
-
-    /// Notes the change of a path.
-    fn note(&mut self, path: &OwnedTargetPath) -> Result<(), String> {
-        match self.paths.iter().position(|known| known.path == *path) {
-            Some(at) => {
-                self.changed[at] = true;
-                Ok(())
-            }
-            None => self.refuse(Refusal::Unannounced(path.clone())),
         }
     }
 
@@ -136,32 +100,109 @@ impl<'p> RecordTarget<'p> {
     }
 }
 
+/// A record as a program sees it, with the changes that it made.
+#[derive(Debug)]
+pub(crate) struct RecordTarget<'p> {
+    content: Content<'p>,
+    paths: &'p [WrittenPath],
+    /// For each of the paths, whether it was changed.
+    changed: Vec<bool>,
+    most: usize,
+    refusal: Option<Refusal>,
+}
+
+impl<'p> RecordTarget<'p> {
+    /// Creates a target in which a program can change `paths`, to values of at most this many bytes. `changed` is memory
+    /// for reuse.
+    pub(crate) fn new(content: Content<'p>, paths: &'p [WrittenPath], most: usize, mut changed: Vec<bool>) -> Self {
+        changed.clear();
+        changed.resize(paths.len(), false);
+        RecordTarget { content, paths, changed, most, refusal: None }
+    }
+
+    /// Returns the reason why the record fails, if it does.
+    pub(crate) fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
+    }
+
+    /// Returns the numbers of the changed paths with the values of their places; `None` for one that was removed. A place in
+    /// another that changed is left out.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (usize, Option<&Value>)> {
+        let is_whole = |path: &WrittenPath| !path.covered_by.iter().any(|other| self.changed[*other]);
+        let changed = self.paths.iter().zip(&self.changed).enumerate();
+        changed.filter(move |(_, (path, changed))| **changed && is_whole(path)).map(|(at, (path, _))| {
+            let value = match &self.content {
+                Content::Fields(fields) => fields.written(at, &path.place),
+                Content::Whole(whole) => whole.root(path.place.prefix).get(&path.place.path),
+            };
+            (at, value)
+        })
+    }
+
+    /// Returns the content, and the memory of the changes for reuse.
+    pub(crate) fn into_parts(self) -> (Content<'p>, Vec<bool>) {
+        (self.content, self.changed)
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> Result<(), String> {
+        self.refusal.get_or_insert(refusal);
+        Err("the record cannot be changed like this".to_owned())
+    }
+
+    /// Notes the change of a path.
+    fn note(&mut self, path: &OwnedTargetPath) -> Result<(), String> {
+        match self.paths.iter().position(|known| known.path == *path) {
+            Some(at) => {
+                self.changed[at] = true;
+                Ok(())
+            }
+            None => self.refuse(Refusal::Unannounced(path.clone())),
+        }
+    }
+}
+
 impl Target for RecordTarget<'_> {
     fn target_insert(&mut self, path: &OwnedTargetPath, value: Value) -> Result<(), String> {
         let bytes = weight(&value);
         if bytes > self.most {
             return self.refuse(Refusal::TooLarge(bytes));
         }
-        if self.is_misplaced(path) {
+        let is_misplaced = match &self.content {
+            Content::Fields(fields) => fields.is_misplaced(path),
+            Content::Whole(whole) => whole.is_misplaced(path),
+        };
+        if is_misplaced {
             return self.refuse(Refusal::NotStructured(path.clone()));
         }
         self.note(path)?;
-        self.root_mut(path.prefix).insert(&path.path, value);
+        match &mut self.content {
+            Content::Fields(fields) => fields.insert(path, value),
+            Content::Whole(whole) => drop(whole.root_mut(path.prefix).insert(&path.path, value)),
+        }
         Ok(())
     }
 
     fn target_get(&self, path: &OwnedTargetPath) -> Result<Option<&Value>, String> {
-        Ok(self.root(path.prefix).get(&path.path))
+        Ok(match &self.content {
+            Content::Fields(fields) => fields.get(path),
+            Content::Whole(whole) => whole.root(path.prefix).get(&path.path),
+        })
     }
 
     fn target_get_mut(&mut self, path: &OwnedTargetPath) -> Result<Option<&mut Value>, String> {
         self.note(path)?;
-        Ok(self.root_mut(path.prefix).get_mut(&path.path))
+        Ok(match &mut self.content {
+            Content::Fields(fields) => fields.get_mut(path),
+            Content::Whole(whole) => whole.root_mut(path.prefix).get_mut(&path.path),
+        })
     }
 
     fn target_remove(&mut self, path: &OwnedTargetPath, compact: bool) -> Result<Option<Value>, String> {
         self.note(path)?;
-        Ok(self.root_mut(path.prefix).remove(&path.path, compact))
+        Ok(match &mut self.content {
+            Content::Fields(fields) => fields.remove(path, compact),
+            Content::Whole(whole) => whole.root_mut(path.prefix).remove(&path.path, compact),
+        })
     }
 }
 

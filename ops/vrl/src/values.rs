@@ -6,6 +6,7 @@
 use anabranch_record::json::MAX_DEPTH;
 use anabranch_record::text::Str;
 use anabranch_record::value::{Object, Value};
+use bytes::Bytes;
 use vrl::compiler::prelude::NotNan;
 use vrl::value::{KeyString, ObjectMap, Value as ProgramValue};
 
@@ -25,6 +26,15 @@ pub(crate) enum NotRepresentable {
 #[error("the value is nested deeper than {MAX_DEPTH} levels")]
 pub(crate) struct TooDeep;
 
+/// The bytes of a text, shared with the record: a program copies its strings often.
+struct SharedText(Str);
+
+impl AsRef<[u8]> for SharedText {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
 /// Converts a value for a program. O(parts of the value).
 ///
 /// # Errors
@@ -39,8 +49,8 @@ pub(crate) fn enter(value: &Value) -> Result<ProgramValue, NotRepresentable> {
             Ok(number) => ProgramValue::Float(number),
             Err(_) => return Err(NotRepresentable::NotANumber),
         },
-        Value::Text(text) => ProgramValue::from(text.as_str()),
-        Value::Bytes(bytes) => ProgramValue::from(&bytes[..]),
+        Value::Text(text) => ProgramValue::Bytes(Bytes::from_owner(SharedText(text.clone()))),
+        Value::Bytes(bytes) => ProgramValue::Bytes(Bytes::from_owner(bytes.clone())),
         Value::Time(time) => ProgramValue::Timestamp(*time),
         Value::List(list) => ProgramValue::Array(list.iter().map(enter).collect::<Result<_, _>>()?),
         Value::Map(object) => ProgramValue::Object(enter_object(object)?),
@@ -53,12 +63,16 @@ pub(crate) fn enter_object(object: &Object) -> Result<ObjectMap, NotRepresentabl
 }
 
 /// Converts a value of a program for a record. A string that `before` has as well keeps its type and its memory.
-/// O(parts of the value).
+/// `before` is only asked for if the value may have such a string. O(parts of the value).
 ///
 /// # Errors
 /// The value is nested too deeply.
-pub(crate) fn leave(value: &ProgramValue, before: Option<&Value>) -> Result<Value, TooDeep> {
-    leave_at(value, before, 0)
+pub(crate) fn leave<'b>(value: &ProgramValue, before: impl FnOnce() -> Option<&'b Value>) -> Result<Value, TooDeep> {
+    let has_strings = matches!(
+        value,
+        ProgramValue::Bytes(_) | ProgramValue::String(_) | ProgramValue::Array(_) | ProgramValue::Object(_)
+    );
+    leave_at(value, if has_strings { before() } else { None }, 0)
 }
 
 /// Converts an object of a program for a record.
@@ -125,7 +139,9 @@ mod tests {
         ]));
         let ProgramValue::Object(mut object) = enter(&before).unwrap() else { panic!("an object") };
         object.insert("new".into(), ProgramValue::from("text"));
-        let Value::Map(after) = leave(&ProgramValue::Object(object), Some(&before)).unwrap() else { panic!("a map") };
+        let Value::Map(after) = leave(&ProgramValue::Object(object), || Some(&before)).unwrap() else {
+            panic!("a map")
+        };
         assert_eq!(after.get("binary"), before.as_map().unwrap().get("binary"));
         assert_eq!(after.get("list"), before.as_map().unwrap().get("list"));
         assert_eq!(after.get("text").unwrap().as_str().unwrap().as_ptr(), text.as_ptr());
@@ -143,13 +159,13 @@ mod tests {
     #[test]
     fn bytes_that_are_not_text_stay_bytes() {
         let bytes = ProgramValue::from(&[0xff, 0x00][..]);
-        assert_eq!(leave(&bytes, None), Ok(Value::Bytes([0xff, 0x00][..].into())));
+        assert_eq!(leave(&bytes, || None), Ok(Value::Bytes([0xff, 0x00][..].into())));
     }
 
     #[test]
     fn values_deeper_than_records_are_refused() {
         let nested = |levels| (0..levels).fold(ProgramValue::Null, |value, _| ProgramValue::Array(vec![value]));
-        assert!(leave(&nested(MAX_DEPTH - 1), None).is_ok());
-        assert_eq!(leave(&nested(MAX_DEPTH), None), Err(TooDeep));
+        assert!(leave(&nested(MAX_DEPTH - 1), || None).is_ok());
+        assert_eq!(leave(&nested(MAX_DEPTH), || None), Err(TooDeep));
     }
 }

@@ -16,10 +16,11 @@ use vrl::compiler::{ExpressionError, TimeZone};
 use vrl::value::Value as ProgramValue;
 
 use crate::codes;
+use crate::fields::{FieldValues, Fields};
 use crate::program::{CheckedProgram, PayloadForm};
-use crate::source::ProgramSource;
+use crate::source::{ProgramFlaw, ProgramSource};
 use crate::spot::{Spot, TargetPart, key_of};
-use crate::target::{RecordTarget, Refusal};
+use crate::target::{Content, RecordTarget, Refusal, WrittenPath};
 use crate::values::{NotRepresentable, TooDeep, leave, leave_object};
 use crate::weight::{MOST_LEVELS, TOO_DEEP, weight};
 
@@ -46,6 +47,18 @@ pub(crate) struct Limits {
     pub(crate) bytes: usize,
 }
 
+impl Limits {
+    fn check(self, bytes: usize, what: &str) -> Result<(), Fault> {
+        match bytes > self.bytes {
+            true => {
+                let message = format!("{what} {bytes} bytes, at most {} are allowed", self.bytes);
+                Err(Fault::record(codes::VRL_SIZE, message))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
 /// A program with the state of one worker.
 pub(crate) struct Worker {
     program: Arc<CheckedProgram>,
@@ -53,16 +66,27 @@ pub(crate) struct Worker {
     zone: TimeZone,
     on_abort: OnAbort,
     limits: Limits,
-    /// Memory for reuse.
-    changed: Vec<bool>,
+    memory: Memory,
 }
 
-/// A change of a record.
+/// Memory for reuse.
+#[derive(Default)]
+struct Memory {
+    values: FieldValues,
+    changed: Vec<bool>,
+    changes: Vec<RecordChange>,
+}
+
+/// A change of a record. A write is the number of a path that the program writes.
 enum RecordChange {
     Data(Side, Data),
     /// The record is replaced by one for each element.
     Payloads(Vec<Data>),
-    Field(Side, Vec<Str>, Option<Value>),
+    Field {
+        side: Side,
+        write: usize,
+        value: Option<Value>,
+    },
     Metadata(Metadata),
     Entry(Str, Option<Str>),
     Operation(Operation),
@@ -70,41 +94,56 @@ enum RecordChange {
 
 impl Worker {
     pub(crate) fn new(program: Arc<CheckedProgram>, zone: TimeZone, on_abort: OnAbort, limits: Limits) -> Worker {
-        Worker { program, runtime: Runtime::default(), zone, on_abort, limits, changed: Vec::new() }
+        Worker { program, runtime: Runtime::default(), zone, on_abort, limits, memory: Memory::default() }
     }
 
     /// Runs the program on a record. If it fails, the record is unchanged.
     pub(crate) fn run(&mut self, record: &mut Record) -> Result<Decision, Fault> {
-        let checked = self.program.clone();
+        let checked = &*self.program;
         let form = PayloadForm::of(&record.payload.after);
-        let program = checked.of_form(form).map_err(|flaw| {
-            let message =
-                format!("the program does not compile for a payload that is {}: {}", form.text(), flaw.message);
-            Fault::record(codes::VRL_UNFIT, message)
-        })?;
-        self.check_size(record.weight(), "the record has")?;
+        let program = checked.of_form(form).map_err(|flaw| unfit(form, flaw))?;
+        self.limits.check(record.weight(), "the record has")?;
         let not_representable = |error: NotRepresentable| {
             Fault::record(codes::VRL_VALUE, format!("the program reads a value that it cannot hold: {error}"))
         };
-        let event = checked.loads.event(record).map_err(not_representable)?;
-        let rest = checked.loads.rest(record, &checked.sets).map_err(not_representable)?;
-        let memory = std::mem::take(&mut self.changed);
-        let mut target = RecordTarget::new(event, rest, &checked.writes, self.limits.bytes, memory);
+        let Memory { values, changed, changes } = &mut self.memory;
+        let content = match &checked.fields {
+            Some(table) => Fields::of(table, record, std::mem::take(values)).map(Content::Fields),
+            None => checked.loads.whole(record, &checked.sets).map(Content::Whole),
+        };
+        let content = content.map_err(not_representable)?;
+        let mut target = RecordTarget::new(content, &checked.writes, self.limits.bytes, std::mem::take(changed));
         let mut clock = Clock { left: EXPRESSIONS, end: None, limit: self.limits.time };
         let ended = self.runtime.resolve_with_control(&mut target, program, &self.zone, &mut clock);
         self.runtime.clear();
-        let decision = self.finish(&checked, record, &target, ended);
-        self.changed = target.into_memory();
+        let ending = Ending { program: checked, on_abort: self.on_abort, limits: self.limits };
+        let decision = ending.finish(record, &target, ended, changes);
+        let (content, flags) = target.into_parts();
+        *changed = flags;
+        if let Content::Fields(fields) = content {
+            *values = fields.into_memory();
+        }
         decision
     }
+}
 
+/// How a program ends on a record.
+struct Ending<'p> {
+    program: &'p CheckedProgram,
+    on_abort: OnAbort,
+    limits: Limits,
+}
+
+impl Ending<'_> {
+    /// Applies the changes of a program to its record. If one does not fit, none is applied. `changes` is memory for reuse.
     fn finish(
         &self,
-        program: &CheckedProgram,
         record: &mut Record,
         target: &RecordTarget<'_>,
         ended: Result<ProgramValue, Terminate>,
+        changes: &mut Vec<RecordChange>,
     ) -> Result<Decision, Fault> {
+        let program = self.program;
         if let Some(refusal) = target.refusal() {
             return Err(self.refused(refusal));
         }
@@ -127,20 +166,12 @@ impl Worker {
             Err(Terminate::Abort(error) | Terminate::Error(error)) => return Err(failed(&program.source, &error)),
         }
         let bytes = target.changes().filter_map(|(_, value)| value).map(weight).sum();
-        self.check_size(bytes, "the values that the program sets have")?;
-        let changes = target.changes().filter_map(|(spot, value)| change(record, spot, value).transpose());
-        let changes = changes.collect::<Result<Vec<RecordChange>, Fault>>()?;
-        Ok(apply(record, changes))
-    }
-
-    fn check_size(&self, bytes: usize, what: &str) -> Result<(), Fault> {
-        match bytes > self.limits.bytes {
-            true => {
-                let message = format!("{what} {bytes} bytes, at most {} are allowed", self.limits.bytes);
-                Err(Fault::record(codes::VRL_SIZE, message))
-            }
-            false => Ok(()),
+        self.limits.check(bytes, "the values that the program sets have")?;
+        changes.clear();
+        for (write, value) in target.changes() {
+            changes.extend(change(record, write, &program.writes[write].spot, value)?);
         }
+        Ok(apply(record, &program.writes, changes))
     }
 
     #[cold]
@@ -164,6 +195,13 @@ impl Worker {
             ),
         }
     }
+}
+
+/// Returns the fault of a record whose payload has a form for which the program does not compile.
+#[cold]
+fn unfit(form: PayloadForm, flaw: &ProgramFlaw) -> Fault {
+    let message = format!("the program does not compile for a payload that is {}: {}", form.text(), flaw.message);
+    Fault::record(codes::VRL_UNFIT, message)
 }
 
 /// Looks at the clock now and then.
@@ -190,15 +228,15 @@ impl ExecutionControl for Clock {
 }
 
 /// Applies changes, each of which fits.
-fn apply(record: &mut Record, changes: Vec<RecordChange>) -> Decision {
+fn apply(record: &mut Record, writes: &[WrittenPath], changes: &mut Vec<RecordChange>) -> Decision {
     let mut payloads = None;
-    for change in changes {
+    for change in changes.drain(..) {
         match change {
             RecordChange::Data(side, data) => *side.of_mut(record) = data,
             RecordChange::Payloads(list) => payloads = Some(list),
-            RecordChange::Field(side, names, value) => {
+            RecordChange::Field { side, write, value } => {
                 if let Some(fields) = side.of_mut(record).fields_mut() {
-                    set_field(fields, &names, value);
+                    set_field(fields, &writes[write].spot.names, value);
                 }
             }
             RecordChange::Metadata(metadata) => record.metadata = metadata,
@@ -228,7 +266,12 @@ fn split(record: &Record, payloads: Vec<Data>) -> Decision {
 }
 
 /// Returns the change of a record; `None` if there is none.
-fn change(record: &Record, spot: &Spot, value: Option<&ProgramValue>) -> Result<Option<RecordChange>, Fault> {
+fn change(
+    record: &Record,
+    write: usize,
+    spot: &Spot,
+    value: Option<&ProgramValue>,
+) -> Result<Option<RecordChange>, Fault> {
     let too_deep =
         |error: TooDeep| Fault::record(codes::VRL_RESULT, format!("the program sets {}: {error}", spot.path()));
     Ok(Some(match spot.part {
@@ -246,12 +289,13 @@ fn change(record: &Record, spot: &Spot, value: Option<&ProgramValue>) -> Result<
                 // A field of raw data was removed; one that is set is refused before.
                 return Ok(None);
             };
-            let before = field_of(fields, &spot.names);
-            let value = value.map(|value| leave(value, before)).transpose().map_err(too_deep)?;
-            if value.is_none() && before.is_none() {
-                return Ok(None);
-            }
-            RecordChange::Field(side, spot.names.clone(), value)
+            let before = || field_of(fields, &spot.names);
+            let value = match value {
+                None if before().is_none() => return Ok(None),
+                None => None,
+                Some(value) => Some(leave(value, before).map_err(too_deep)?),
+            };
+            RecordChange::Field { side, write, value }
         }
         TargetPart::Metadata => match spot.names.first() {
             Some(name) => RecordChange::Entry(key_of(name), entry(name, value)?),
@@ -335,7 +379,7 @@ fn set_field(object: &mut Object, names: &[Str], value: Option<Value>) {
     let Some((name, rest)) = names.split_first() else { return };
     if rest.is_empty() {
         match value {
-            Some(value) => drop(object.insert(name.clone(), value)),
+            Some(value) => drop(object.set(name, value)),
             None => drop(object.remove(name)),
         }
         return;

@@ -12,6 +12,7 @@ use proptest::test_runner::TestRunner;
 
 use super::*;
 
+mod fields;
 mod memory;
 mod random;
 mod unfit;
