@@ -187,7 +187,11 @@ impl ConfiguredOperator for Remap {
     type Built = BuiltInline;
 
     fn signature(&self) -> Signature {
-        Signature::new().fan(self.fan()).reads(findings::reads(&self.program)).writes(findings::writes(&self.program))
+        Signature::new()
+            .fan(self.fan())
+            .needs_arch_v2(self.program.makes_several())
+            .reads(findings::reads(&self.program))
+            .writes(findings::writes(&self.program))
     }
 
     fn flow(&self, flow: &mut Flow) {

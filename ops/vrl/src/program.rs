@@ -16,7 +16,7 @@ use vrl::diagnostic::DiagnosticList;
 use vrl::parser::ast;
 use vrl::path::{OwnedTargetPath, PathPrefix};
 use vrl::value::Kind;
-use vrl::value::kind::Collection;
+use vrl::value::kind::{Collection, Index};
 
 use crate::codes;
 use crate::fields::FieldTable;
@@ -164,8 +164,25 @@ impl CheckedProgram {
     /// Returns `true` if a record may become several: `.` may be an array after the program.
     pub(crate) fn makes_list(&self) -> bool {
         let may_be_list = |program: &Program| program.final_type_info().state.external.target_kind().contains_array();
-        let is_followed = !self.facts.returns && !self.facts.writes.iter().any(|write| write.in_closure);
-        !is_followed || self.forms.iter().flatten().any(may_be_list)
+        !self.is_followed() || self.forms.iter().flatten().any(may_be_list)
+    }
+
+    /// Returns `true` if each record that the program changes becomes several: `.` is an array of two or more after it.
+    pub(crate) fn makes_several(&self) -> bool {
+        let of_list = |list: &Collection<Index>| {
+            list.known().values().filter(|kind| kind.contains_any_defined() && !kind.contains_undefined()).count() > 1
+        };
+        let is_several = |program: &Program| {
+            let info = program.final_type_info();
+            let kind = info.state.external.target_kind();
+            kind.is_array() && kind.as_array().is_some_and(of_list)
+        };
+        self.is_followed() && self.forms.iter().flatten().all(is_several)
+    }
+
+    /// Returns `true` if the types of the library follow all that the program does.
+    fn is_followed(&self) -> bool {
+        !self.facts.returns && !self.facts.writes.iter().any(|write| write.in_closure)
     }
 
     /// Returns `true` if the expression at a place may be skipped, or its error handled.

@@ -3,6 +3,7 @@
 //!
 //! A check does it a few times. `ANABRANCH_KILLS=200 cargo test --test it -- --nocapture cluster::soak` does it as often,
 //! and also checks that the others take over within ten seconds, for which the machine must be idle otherwise.
+//! `ANABRANCH_FAULTS=Kill,LongPause,Kill,ShortPause` names the kinds of faults, in their order.
 
 mod watch;
 
@@ -49,6 +50,15 @@ enum Fault {
 }
 
 const FAULTS: [Fault; 6] = [Fault::Kill, Fault::ShortPause, Fault::Cut, Fault::NoBroker, Fault::LongPause, Fault::Slow];
+
+/// Returns the kinds of faults, in their order.
+fn kinds() -> Vec<Fault> {
+    let named = |name: &str| FAULTS.into_iter().find(|fault| format!("{fault:?}") == name);
+    match std::env::var("ANABRANCH_FAULTS") {
+        Ok(names) => names.split(',').map(|name| named(name).unwrap_or_else(|| panic!("no fault {name:?}"))).collect(),
+        Err(_) => FAULTS.to_vec(),
+    }
+}
 
 /// A node, and its ways to the store and to the broker.
 struct Struck {
@@ -207,18 +217,19 @@ fn nodes_that_fail_again_and_again_lose_nothing_and_double_nothing() {
     let tables = [GENERATED, FROM_KAFKA];
     wait_for("the first rows", || tables.iter().all(|table| counts(&database, table).0 > 100));
     let (faults, mut random) = choices(FEW);
-    let (mut done, mut slowest, begun) = ([0; FAULTS.len()], Duration::ZERO, Instant::now());
-    let first = random.usize(..FAULTS.len());
+    let kinds = kinds();
+    let (mut done, mut slowest, begun) = (Vec::new(), Duration::ZERO, Instant::now());
+    let first = random.usize(..kinds.len());
     for number in 0..faults {
         wait_for("units of each node", spread);
         wait(&mut random, 0..1_000);
         let struck = &mut nodes[random.usize(..NAMES.len())];
         // Each kind in turn, so that a long check has as many of each.
-        let kind = (first + number) % FAULTS.len();
-        done[kind] += 1;
+        let fault = kinds[(first + number) % kinds.len()];
+        done.push(fault);
         let name = struck.name;
-        watch.fault(&format!("{:?} of {name}", FAULTS[kind]));
-        struck.suffer(FAULTS[kind], &mut random, || {
+        watch.fault(&format!("{fault:?} of {name}"));
+        struck.suffer(fault, &mut random, || {
             let begun = Instant::now();
             wait_for("the units of the node that was struck", || {
                 let places = places(&database);
@@ -228,7 +239,7 @@ fn nodes_that_fail_again_and_again_lose_nothing_and_double_nothing() {
         });
         for table in tables {
             let rows = counts(&database, table);
-            assert_eq!(rows.0, rows.1, "{:?} of {name}: a record is in {table} twice", FAULTS[kind]);
+            assert_eq!(rows.0, rows.1, "{fault:?} of {name}: a record is in {table} twice");
             wait_for("further rows", || counts(&database, table).0 > rows.0);
         }
     }
@@ -257,8 +268,8 @@ fn nodes_that_fail_again_and_again_lose_nothing_and_double_nothing() {
     };
     let of_topic = Partitions { names: names(KAFKA_PARTITIONS), first: |_| 0, step: 1, shows_reads: true };
     say(&format!("{faults} faults in {:.0} s:", took.as_secs_f64()));
-    for (fault, count) in FAULTS.iter().zip(done) {
-        say(&format!("  {count} × {fault:?}"));
+    for fault in FAULTS {
+        say(&format!("  {} × {fault:?}", done.iter().filter(|done| **done == fault).count()));
     }
     for (pipeline, partitions) in [(GENERATED, of_generator), (FROM_KAFKA, of_topic)] {
         let (rows, distinct) = counts(&database, pipeline);

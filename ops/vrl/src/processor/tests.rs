@@ -437,6 +437,22 @@ fn the_compiler_knows_the_reads_and_writes() {
     assert!(of(". = unnest!(.items)").signature().reads.overlaps(&after("other")));
 }
 
+#[test]
+fn a_program_that_always_makes_several_records_is_known_before_the_first_one() {
+    for (program, several) in [
+        (". = [{\"a\": 1}, {\"a\": 2}]", true),
+        ("if exists(.a) { abort }\n. = [., .]", true),
+        (". = [.]", false),
+        (". = []", false),
+        ("if exists(.a) { . = [., .] }", false),
+        (". = unnest!(.items)", false),
+        (". = [., .]\n. = {}", false),
+        ("for_each([1]) -> |_i, _v| { . = [., .] }", false),
+    ] {
+        assert_eq!(of(program).signature().needs_arch_v2, several, "{program}");
+    }
+}
+
 /// Programs for properties.
 const PROGRAMS: [&str; 19] = [
     ".a = 1",
