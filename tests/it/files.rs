@@ -304,6 +304,19 @@ fn a_destination_that_writes_a_file_of_the_pattern_is_refused() {
 }
 
 #[test]
+fn the_log_names_the_file_of_a_record_that_failed() {
+    let workspace = Workspace::new();
+    workspace.write("in/a.log", "{}\n{}\n");
+    workspace.write("in/b.log", "{}\nnot JSON\n");
+    let decode = "      - { id: decode, plugin: json.decode, settings: { field: .Payload.After } }\n";
+    workspace.write("pipelines/p.yaml", pipeline("path: \"in/*.log\"", "path: out.ndjson", decode));
+    let text = workspace.run(&["run", "--once"]).expect_code(1).both();
+    let file = workspace.path("in/b.log");
+    let (own, whole) = ("position=\"in/b.log, record 2\"", format!("position=\"{}, record 2\"", file.display()));
+    assert!(text.contains(own) || text.contains(&whole), "{text}");
+}
+
+#[test]
 fn standard_output_that_is_a_file_is_not_written_over() {
     let workspace = Workspace::new();
     workspace.write("pipelines/p.yaml", pipeline("path: in.txt", "path: \"-\", sdk.record.format: recfmt/raw", ""));

@@ -136,9 +136,9 @@ pub trait Source: Send + Sync {
         RecordShape::unknown()
     }
 
-    /// Describes the place of a record for people, such as `in.txt:17`. `None` by default: positions are not meaningful
-    /// to people.
-    fn locate(&self, _position: &Position) -> Option<String> {
+    /// Describes the place of a record of a partition for people, such as `in.txt:17`. `None` by default: positions are not
+    /// meaningful to people.
+    fn locate(&self, _partition: &Partition, _position: &Position) -> Option<String> {
         None
     }
 

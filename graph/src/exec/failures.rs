@@ -171,7 +171,8 @@ impl Failures {
 
     fn line(&self, context: &Context, record: &Record, origin: &CopyOrigin, fault: &Fault) -> Line {
         let position = record.position();
-        let located = self.sources.get(&origin.id.connector).and_then(|source| source.locate(position));
+        let located =
+            self.sources.get(&origin.id.connector).and_then(|source| source.locate(&origin.id.partition, position));
         let position = located.unwrap_or_else(|| readable(position, origin));
         Line {
             source: origin.id.connector.clone(),

@@ -180,8 +180,8 @@ impl Source for Extracting {
         shape
     }
 
-    fn locate(&self, position: &Position) -> Option<String> {
-        self.inner.locate(position)
+    fn locate(&self, partition: &Partition, position: &Position) -> Option<String> {
+        self.inner.locate(partition, position)
     }
 
     fn is_partitioned(&self) -> bool {

@@ -333,7 +333,7 @@ impl Source for KafkaSource {
         }
     }
 
-    fn locate(&self, position: &Position) -> Option<String> {
+    fn locate(&self, _: &Partition, position: &Position) -> Option<String> {
         let position = LogPosition::decode(position).ok()?;
         Some(format!("{}@{}", position.at(), position.offset))
     }

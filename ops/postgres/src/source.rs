@@ -294,7 +294,7 @@ impl Source for PostgresSource {
         RecordShape::unknown()
     }
 
-    fn locate(&self, position: &Position) -> Option<String> {
+    fn locate(&self, _: &Partition, position: &Position) -> Option<String> {
         match StoredPosition::decode(position) {
             Ok(StoredPosition::Ours(at)) if at.commit == Lsn::ZERO => Some(format!("{}@{}", at.slot, at.end)),
             Ok(StoredPosition::Ours(at)) => Some(format!("{}@{} change {}", at.slot, at.commit, at.ordinal)),

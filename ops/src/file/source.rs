@@ -193,13 +193,15 @@ impl Source for ConfiguredFile {
         self.is_standard_input().then_some(input)
     }
 
-    fn locate(&self, position: &Position) -> Option<String> {
+    fn locate(&self, partition: &Partition, position: &Position) -> Option<String> {
+        // The partitions of a pattern are its files.
+        let path = if partition.0.is_empty() { &self.path } else { &partition.0 };
         if let Ok(ContentResume { record, after, .. }) = ContentResume::decode(position) {
             let number = record + u64::from(after != After::Nothing);
-            return Some(format!("{}, record {number}", self.path));
+            return Some(format!("{path}, record {number}"));
         }
         let Resume { line, tail, .. } = Resume::decode(position).ok()?;
-        Some(format!("{}:{}", self.path, line + u64::from(tail > 0)))
+        Some(format!("{path}:{}", line + u64::from(tail > 0)))
     }
 
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {
