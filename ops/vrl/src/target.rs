@@ -107,6 +107,8 @@ pub(crate) struct RecordTarget<'p> {
     paths: &'p [WrittenPath],
     /// For each of the paths, whether it was changed.
     changed: Vec<bool>,
+    /// Number of the path that the program probably changes next.
+    next: usize,
     most: usize,
     refusal: Option<Refusal>,
 }
@@ -117,7 +119,7 @@ impl<'p> RecordTarget<'p> {
     pub(crate) fn new(content: Content<'p>, paths: &'p [WrittenPath], most: usize, mut changed: Vec<bool>) -> Self {
         changed.clear();
         changed.resize(paths.len(), false);
-        RecordTarget { content, paths, changed, most, refusal: None }
+        RecordTarget { content, paths, changed, next: 0, most, refusal: None }
     }
 
     /// Returns the reason why the record fails, if it does.
@@ -151,9 +153,13 @@ impl<'p> RecordTarget<'p> {
 
     /// Notes the change of a path.
     fn note(&mut self, path: &OwnedTargetPath) -> Result<(), String> {
-        match self.paths.iter().position(|known| known.path == *path) {
+        // Paths are in the order of the program.
+        let is_next = self.paths.get(self.next).is_some_and(|known| known.path == *path);
+        let found = if is_next { Some(self.next) } else { self.paths.iter().position(|known| known.path == *path) };
+        match found {
             Some(at) => {
                 self.changed[at] = true;
+                self.next = at + 1;
                 Ok(())
             }
             None => self.refuse(Refusal::Unannounced(path.clone())),
