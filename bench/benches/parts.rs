@@ -177,6 +177,7 @@ fn reader(runtime: &Runtime) -> Box<dyn Reader> {
         log: services.log,
         result_cache: services.result_cache,
         active: services.active,
+        marks: Arc::new(anabranch_plugin::state::DiscardingState),
         schemas: services.schemas,
         network: Default::default(),
         shared: None,

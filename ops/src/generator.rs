@@ -20,7 +20,7 @@ use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::flow::{Fields, Keys, Operations, RecordShape, Shape, Uses};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
-use anabranch_plugin::source::{Backlog, OpenedSource, Read, Reader, Room, Source, SourceKind};
+use anabranch_plugin::source::{Backlog, OpenedSource, Read, Reader, Room, Source, SourceKind, Split};
 use anabranch_record::fault::Fault;
 use anabranch_record::json::write_data;
 use anabranch_record::mark::{Mark, Partition};
@@ -66,8 +66,8 @@ impl Source for ConfiguredGenerator {
         self.settings.partitions > 1
     }
 
-    fn splits(&self) -> bool {
-        self.is_partitioned()
+    fn split(&self) -> Split {
+        if self.is_partitioned() { Split::Static("partitions") } else { Split::Whole }
     }
 
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {

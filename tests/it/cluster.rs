@@ -8,6 +8,7 @@ mod objects;
 mod placed;
 mod pooled;
 mod shared;
+mod snapshot;
 #[cfg(feature = "kafka")]
 mod soak;
 mod split;

@@ -28,6 +28,17 @@ mod mermaid;
 mod places;
 mod route;
 mod svg;
+/// Returns what a node reads of a source that is split.
+fn share(stage: &StageSpec) -> Option<(&str, &'static str)> {
+    match &stage.kind {
+        StageKind::Read(read) => match read.source.split() {
+            Split::Static(what) | Split::Dynamic(what) => Some((&read.connector, what)),
+            Split::Whole => None,
+        },
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests;
 mod text;
@@ -47,6 +58,7 @@ use anabranch_graph::plan::stage::{DeadLetterSpec, ReadSpec, StageKind, StageSpe
 use anabranch_graph::plan::{Compiled, Measured, flow};
 use anabranch_plugin::flow::RecordShape;
 use anabranch_plugin::secret::mask;
+use anabranch_plugin::source::Split;
 use anabranch_record::phrase::plural;
 use anabranch_record::text::Str;
 
@@ -158,6 +170,9 @@ struct Picture<'a> {
     /// In a cluster: true if the nodes share the partitions, false if one node runs the whole pipeline; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     shared_by_nodes: Option<bool>,
+    /// What each node reads of the sources, if the nodes share them.
+    #[serde(skip)]
+    shares: Vec<(&'a str, &'static str)>,
     limits: Bounds,
     #[serde(skip_serializing_if = "Option::is_none")]
     measured: Option<Totals<'a>>,
@@ -297,6 +312,7 @@ impl<'a> Picture<'a> {
             dead_letter_queue: DeadLetters { plugin, window_size: *window_size, window_nack_threshold: *threshold },
             routes: route::all(&compiled.lowered, replay_rows, compiled.cluster),
             shared_by_nodes: compiled.cluster.then(|| compiled.stages.splits()),
+            shares: compiled.stages.stages.iter().filter_map(share).collect(),
             limits: Bounds { replay_rows, held_bytes, queue_strips, queue_bytes },
             measured: measured.map(Totals::of),
         }

@@ -336,6 +336,9 @@ impl Page {
                 false => "one node at a time runs the whole pipeline",
             };
             let _ = writeln!(out, "{}\n  {runs}", self.ink.bold("cluster"));
+            for (source, what) in picture.shares.iter().filter(|_| shared) {
+                let _ = writeln!(out, "    {source}: {what}");
+            }
         }
         let _ = writeln!(out, "{}\n  {}", self.ink.bold("limits"), picture.limits.sentence());
     }

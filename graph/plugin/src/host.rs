@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anabranch_record::text::Str;
 
 use crate::schema::SchemaRegistry;
-use crate::state::{ActiveSettings, ResultCache, Slots};
+use crate::state::{ActiveSettings, ResultCache, SiblingMarks, Slots};
 
 /// The resources that an operator, source or destination may use, in addition to its settings.
 #[derive(Clone)]
@@ -26,6 +26,8 @@ pub struct Host {
     pub result_cache: Arc<dyn ResultCache>,
     /// The settings with which connectors were last active.
     pub active: Arc<dyn ActiveSettings>,
+    /// The marks of the connector, those of other runs too.
+    pub marks: Arc<dyn SiblingMarks>,
     /// The schemas of keys and payloads.
     pub schemas: Arc<dyn SchemaRegistry>,
     /// Network access of operators.

@@ -176,10 +176,15 @@ pub trait Source: Send + Sync {
         true
     }
 
-    /// Returns `true` if several runs may read the source at the same time, each the partitions that its slots have
-    /// ([`Host::slots`]). `false` by default: one run reads everything.
+    /// Returns how several runs may share the source, each with the partitions that its slots have ([`Host::slots`]).
+    /// [`Split::Whole`] by default. `pipelines plan` prints the answer.
+    fn split(&self) -> Split {
+        Split::Whole
+    }
+
+    /// Returns `true` if several runs may read the source at the same time.
     fn splits(&self) -> bool {
-        false
+        self.split() != Split::Whole
     }
 
     /// Removes what the source has created for itself in the external system, such as a replication slot, because its
@@ -253,6 +258,19 @@ impl Undelivered {
     pub fn is_lost(self) -> bool {
         matches!(self, Undelivered::Lost(_))
     }
+}
+
+/// How the runs of a pipeline share a source. A phrase says what each run reads, such as `partitions of the topics`. A source
+/// whose partitions another system assigns (a consumer group) is read by one run, unless the pipeline is split: then the slots
+/// alone decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// One run reads everything.
+    Whole,
+    /// The settings say which partitions there are.
+    Static(&'static str),
+    /// Partitions come and go while the source is read.
+    Dynamic(&'static str),
 }
 
 /// Whether a source that resumes after a mark reads the same records in the same order, so that [`Mark::seq`]

@@ -58,6 +58,9 @@ impl Slots {
     /// Maximum number of slots of a pipeline.
     pub const MOST: u32 = u64::BITS;
 
+    /// What precedes the number of a group of partitions at the end of their names, see [`Slots::slot_of`].
+    pub const PART: &str = "@part-";
+
     /// The only slot of a pipeline that is not split.
     pub const WHOLE: Slots = Slots { of: 1, bits: 1 };
 
@@ -99,9 +102,15 @@ impl Slots {
     }
 
     /// Returns the slot of a partition: its number, if its name ends with one, plus a hash of the rest of the name. So the
-    /// numbered partitions of a topic are distributed evenly.
+    /// numbered partitions of a topic are distributed evenly. A partition whose name ends with [`Slots::PART`] and a number
+    /// has the slot of the partition with this number as its name. [`Partition::ONLY`] has the slot of the number 0. So a
+    /// source can keep partitions together, whatever the number of slots.
     pub fn slot_of(self, partition: &Partition) -> u32 {
         let name = partition.0.as_str();
+        let name = name.rsplit_once(Slots::PART).map_or(name, |(_, number)| match number.is_empty() {
+            false if number.bytes().all(|byte| byte.is_ascii_digit()) => number,
+            _ => name,
+        });
         let rest = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number = name[rest.len()..]
             .bytes()
@@ -233,6 +242,23 @@ pub trait StateStore: Send + Sync {
 
     /// Stores the changes, all or none; durable when it returns.
     async fn commit(&self, epoch: &Epoch, commit: Commit<'_>) -> Result<(), StoreError>;
+
+    /// Returns the marks of all units of a pipeline, also of those that other runs own. All marks are of the same time, and
+    /// may be older than those that are being stored. By default it fails: the store does not know other units.
+    async fn survey(&self, _pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        Err(StoreError::Unavailable("this store has no marks of other runs".into()))
+    }
+}
+
+/// The marks of a connector in all units of its pipeline. With them, the units of a source that splits learn how far the
+/// others are: a mark that is stored once was delivered before.
+#[async_trait]
+pub trait SiblingMarks: Send + Sync {
+    /// Returns the marks, all of the same time. They may be older than those that are being stored.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    async fn marks(&self) -> Result<BTreeMap<Partition, Mark>, StoreError>;
 }
 
 /// Results that operators keep across runs, such as the embedding of a text. A result depends only on the data whose
@@ -287,6 +313,13 @@ impl ResultCache for DiscardingState {
 }
 
 #[async_trait]
+impl SiblingMarks for DiscardingState {
+    async fn marks(&self) -> Result<BTreeMap<Partition, Mark>, StoreError> {
+        Ok(BTreeMap::new())
+    }
+}
+
+#[async_trait]
 impl ActiveSettings for DiscardingState {
     async fn active(&self, _pipeline: &Str, _connector: &Str) -> Result<Option<Bytes>, StoreError> {
         Ok(None)
@@ -300,6 +333,19 @@ impl ActiveSettings for DiscardingState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn partitions_of_a_part_have_one_slot() {
+        for of in 1..=Slots::MOST {
+            let slot = |name: &'static str| Slots::none(of).slot_of(&Partition(name.into()));
+            assert_eq!([slot("backfill@part-0"), slot("a/17.2@part-0"), slot("0")], [slot(""); 3]);
+            assert_eq!([slot("b@part-7"), slot("@part-7")], [slot("7"); 2]);
+            assert_eq!(slot("b@part-7"), (slot("") + 7) % of);
+        }
+        // Other names keep their slots.
+        let slot = |name: &'static str| Slots::none(64).slot_of(&Partition(name.into()));
+        assert!(slot("b@part-") != slot("") && slot("b@part-x1") != slot("1"));
+    }
 
     #[test]
     fn a_slot_is_shown_only_if_the_pipeline_is_split() {

@@ -1,14 +1,18 @@
 //! State shared by all tasks of a run: lanes, signals, the first fault, and the only place where tasks are spawned.
 
 use anabranch_config::limits::MemoryLimits;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anabranch_plugin::host::Host;
 use anabranch_plugin::secret::mask;
+use anabranch_plugin::state::{SiblingMarks, StateStore, StoreError};
 use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::text::Str;
+use async_trait::async_trait;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -53,6 +57,22 @@ impl From<Overdrawn> for Fault {
 impl From<Overdrawn> for Interrupt {
     fn from(cause: Overdrawn) -> Self {
         Interrupt::Fault(cause.into())
+    }
+}
+
+/// The marks of one connector in the store.
+struct ConnectorMarks {
+    store: Arc<dyn StateStore>,
+    pipeline: Str,
+    connector: Str,
+}
+
+#[async_trait]
+impl SiblingMarks for ConnectorMarks {
+    async fn marks(&self) -> Result<BTreeMap<Partition, Mark>, StoreError> {
+        let marks = self.store.survey(&self.pipeline).await?;
+        let ours = marks.into_iter().filter(|(lane, _)| lane.connector == self.connector);
+        Ok(ours.map(|(lane, mark)| (lane.partition, mark)).collect())
     }
 }
 
@@ -155,6 +175,11 @@ impl Context {
             log: self.services.log.clone(),
             result_cache: self.services.result_cache.clone(),
             active: self.services.active.clone(),
+            marks: Arc::new(ConnectorMarks {
+                store: self.services.store.clone(),
+                pipeline: self.pipeline.clone(),
+                connector: node.clone(),
+            }),
             schemas: self.services.schemas.clone(),
             network: self.services.network,
             shared: self.services.shared.clone(),

@@ -14,8 +14,8 @@ use anabranch_plugin::flow::{Flow, RecordShape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::parameters::shared::Inference;
 use anabranch_plugin::source::{
-    Backlog, OfferedStream, OpenedSource, Read, Reader, Replay, Request, Requested, Room, Source, SourceKind, Start,
-    Undelivered,
+    Backlog, OfferedStream, OpenedSource, Read, Reader, Replay, Request, Requested, Room, Source, SourceKind, Split,
+    Start, Undelivered,
 };
 use anabranch_plugin::specification::Specification;
 use anabranch_record::avro::infer;
@@ -188,8 +188,8 @@ impl Source for Extracting {
         self.inner.is_partitioned()
     }
 
-    fn splits(&self) -> bool {
-        self.inner.splits()
+    fn split(&self) -> Split {
+        self.inner.split()
     }
 
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {

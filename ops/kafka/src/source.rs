@@ -19,7 +19,7 @@ use anabranch_plugin::diagnostic::Diagnostics;
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::{Argument, ByteSize, Choice, Parameters, shared};
-use anabranch_plugin::source::{OpenedSource, Replay, Source, SourceKind};
+use anabranch_plugin::source::{OpenedSource, Replay, Source, SourceKind, Split};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Position;
 use anabranch_record::extent::{CollectionSpace, Extent};
@@ -317,8 +317,8 @@ impl Source for KafkaSource {
         true
     }
 
-    fn splits(&self) -> bool {
-        true
+    fn split(&self) -> Split {
+        Split::Dynamic("partitions of the topics")
     }
 
     async fn still_has(&self, position: &Position) -> Result<bool, Fault> {

@@ -110,6 +110,12 @@ anabranch_record::codes! {
     /// The columns of a table changed, and schemaDrift is halt or dead-letter.
     SCHEMA_DRIFT: "postgres.schema_drift", "Check the change. With halt, start the pipeline again; with dead-letter, set schemaDrift: evolve and replay the dead letters.";
 
+    /// A part of a split source cannot read from the state store how far the other parts are.
+    SIBLINGS_UNKNOWN: "postgres.siblings_unknown", "No action is needed if the state store recovers.";
+
+    /// The rows of a snapshot are read again, under another one: the connection that kept it was lost.
+    SNAPSHOT_AGAIN: "postgres.snapshot_again", "No action is needed: the pipeline reads what is left.";
+
     /// The table was rewritten or dropped while its rows were read.
     SNAPSHOT_TABLE_REWRITTEN: "postgres.snapshot_table_rewritten",
         "No action is needed: the pipeline reads the rows of the table again.";

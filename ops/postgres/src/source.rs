@@ -3,22 +3,27 @@
 //! [`open`] decides from the stored positions, the slot and the publication with which step a run begins; [`driver`] runs
 //! the steps. [`stream`] holds the connection with the changes, [`pgoutput`] decodes it, [`changes`] makes records of it,
 //! and [`snapshot`] reads the rows that were there before; [`backfill`] reads rows beside the changes. [`acknowledged`] is
-//! what gates all confirmations.
+//! what gates all confirmations. If the source is split, [`lead`] announces the snapshot, and each [`part`] reads a share.
 
 mod accepted;
 mod acknowledged;
 mod backfill;
+mod begun;
 mod changes;
 mod cleanup;
 mod config;
 mod copy;
 mod database;
 mod driver;
+mod events;
 mod examine;
 mod fault;
 mod guard;
+mod lanes;
+mod lead;
 mod lsn;
 mod open;
+mod part;
 mod pgoutput;
 mod position;
 mod publication;
@@ -26,8 +31,10 @@ mod reader;
 mod record;
 mod requests;
 mod schema;
+mod siblings;
 mod slot;
 mod snapshot;
+mod split;
 mod stream;
 mod tables;
 mod types;
@@ -43,7 +50,7 @@ use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::shared::{Inference, SourceBatching};
 use anabranch_plugin::parameters::{Argument, Parameters, declared};
-use anabranch_plugin::source::{OpenedSource, Replay, Source, SourceKind};
+use anabranch_plugin::source::{OpenedSource, Replay, Source, SourceKind, Split};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Position;
 use anabranch_record::extent::{CollectionSpace, Extent};
@@ -97,6 +104,10 @@ struct Settings {
     /// Number of connections that read a snapshot.
     #[parameter(name = "snapshot.parallel", default = 4, greater_than = 0, less_than = 65)]
     parallel: usize,
+    /// Number of parts in which the initial snapshot is read, each with one connection instead of `snapshot.parallel`. With
+    /// several, the nodes of a cluster read parts side by side. Changes are read when all parts are delivered.
+    #[parameter(name = "snapshot.parts", default = 1, greater_than = 0, less_than = 65)]
+    parts: Argument<u32>,
     /// Time after which a snapshot ends, so that the server need not keep its log for longer: the ranges of tables that are
     /// being read are completed, and tables with ranges that are left are read again, beside the changes. Tables without a
     /// key are read to their end. 0 = no limit.
@@ -177,6 +188,14 @@ fn configure(settings: Settings) -> Result<Arc<dyn Source>, Diagnostics> {
             findings.push(name.finding(codes::SETTINGS_INVALID, format!("{} has 1 to 63 bytes", name.name())));
         }
     }
+    if *settings.parts > 1 {
+        if settings.snapshot_mode != SnapshotMode::Initial {
+            findings.push(settings.parts.invalid("only the snapshot of snapshotMode: initial has several parts"));
+        }
+        if !settings.max_snapshot_time.is_zero() {
+            findings.push(settings.parts.invalid("a snapshot with several parts cannot have maxSnapshotTime"));
+        }
+    }
     // Both values have one meaning here.
     let _ = settings.cdc_mode;
     let inference = settings.inference;
@@ -193,6 +212,7 @@ fn configure(settings: Settings) -> Result<Arc<dyn Source>, Diagnostics> {
         mode: settings.snapshot_mode,
         snapshot_time: Some(settings.max_snapshot_time).filter(|time| !time.is_zero()),
         parallel: settings.parallel,
+        parts: *settings.parts,
         fetch: settings.fetch_size,
         publication: settings.publication.into_value(),
         partial: settings.partial,
@@ -249,6 +269,10 @@ impl Source for PostgresSource {
     fn replay(&self) -> Replay {
         // The server sends committed transactions in the same order again. Each attempt at a snapshot has its own lanes.
         Replay::Exactly
+    }
+
+    fn split(&self) -> Split {
+        if self.0.parts > 1 { Split::Static("parts of the snapshot; one node reads the changes") } else { Split::Whole }
     }
 
     fn backfills(&self) -> Option<&'static str> {

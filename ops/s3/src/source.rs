@@ -19,7 +19,7 @@ use anabranch_plugin::flow::{Content, Operations, RecordShape, Shape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::{Argument, ByteSize, Choice, Parameters, shared};
-use anabranch_plugin::source::{Acker, OpenedSource, Source, SourceKind};
+use anabranch_plugin::source::{Acker, OpenedSource, Source, SourceKind, Split};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Position;
 use anabranch_record::extent::Extent;
@@ -207,8 +207,8 @@ impl Source for S3Source {
         self.setting == PrefixSetting::Several
     }
 
-    fn splits(&self) -> bool {
-        self.partitions.len() > 1
+    fn split(&self) -> Split {
+        if self.partitions.len() > 1 { Split::Static("prefixes") } else { Split::Whole }
     }
 
     fn check(&self, position: &Position) -> Option<Result<(), Fault>> {

@@ -22,7 +22,7 @@ use anabranch_plugin::flow::{Fields, Keys, RecordShape, Shape};
 use anabranch_plugin::host::Host;
 use anabranch_plugin::kind;
 use anabranch_plugin::parameters::shared;
-use anabranch_plugin::source::{OpenedSource, Source, SourceKind, Start, Undelivered};
+use anabranch_plugin::source::{OpenedSource, Source, SourceKind, Split, Start, Undelivered};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::Position;
 use anabranch_record::extent::Extent;
@@ -219,8 +219,8 @@ impl Source for ConfiguredFile {
         matches!(&self.input, Input::Records(pattern, _) if pattern.is_of_several())
     }
 
-    fn splits(&self) -> bool {
-        self.is_partitioned()
+    fn split(&self) -> Split {
+        if self.is_partitioned() { Split::Dynamic("files, by their paths") } else { Split::Whole }
     }
 
     /// Acknowledged records stay in the file, and in rotated files while these exist.

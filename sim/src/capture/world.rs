@@ -10,6 +10,7 @@ use anabranch_plugin::state::{Commit, Epoch, Receipt, StateStore, StoreError, Un
 use anabranch_plugin::testing::MemoryStore;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{LaneId, Mark, Partition};
+use anabranch_record::text::Str;
 use anabranch_record::{Data, Position, Record};
 use async_trait::async_trait;
 use fastrand::Rng;
@@ -264,5 +265,9 @@ impl StateStore for SlowStore {
         self.store.commit(epoch, commit).await?;
         self.world.tick().await;
         Ok(())
+    }
+
+    async fn survey(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        self.store.survey(pipeline).await
     }
 }

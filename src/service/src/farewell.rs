@@ -10,7 +10,7 @@ use anabranch_plugin::host::{Host, Network};
 use anabranch_plugin::registry::Role;
 use anabranch_plugin::secret::MASKED_FROM;
 use anabranch_plugin::source::Source;
-use anabranch_plugin::state::{ActiveSettings as _, Slots, StoreError};
+use anabranch_plugin::state::{ActiveSettings as _, DiscardingState, Slots, StoreError};
 use anabranch_plugin::written::Written;
 use anabranch_record::mark::{Mark, Partition};
 use anabranch_record::text::Str;
@@ -196,6 +196,7 @@ impl Control {
             log: shared.log.clone(),
             result_cache: std::sync::Arc::new(shared.store.clone()),
             active: std::sync::Arc::new(shared.store.clone()),
+            marks: std::sync::Arc::new(DiscardingState),
             schemas: shared.schemas.clone(),
             network: Network::Open,
             shared: None,

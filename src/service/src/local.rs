@@ -21,7 +21,10 @@ pub(crate) fn check(config: &PipelineConfig, compiled: &Compiled) -> Diagnostics
             _ => None,
         };
         let Some(file) = read(node).or_else(|| written(node)).or_else(below) else { continue };
-        let what = format!("{} names the file {file:?}, which only some nodes of the cluster may have", node.id);
+        let what = format!(
+            "{} of the pipeline {} names the file {file:?}, which only some nodes of the cluster may have",
+            node.id, config.id.value
+        );
         let hint = "set `placement` of the pipeline to a label of the nodes that have the file (cluster.labels), or to \
                     `shared` if all nodes see the same file";
         found.push(Diagnostic::error(codes::PLAN_NO_PLACEMENT, what).with_span(place(node)).with_hint(hint));

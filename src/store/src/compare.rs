@@ -19,6 +19,8 @@ pub struct Provision {
     pub complete: bool,
     /// The current time.
     pub at: Moment,
+    /// SHA-256 of the text of each file, in any order.
+    pub texts: Vec<[u8; 32]>,
 }
 
 impl Provision {

@@ -10,6 +10,7 @@
 //! This does not overwrite anything either: the commit is sent only after every statement was answered, so the first
 //! transaction holds its rows until it ends, and the repeated one waits for them.
 
+mod amended;
 mod connection;
 mod contents;
 mod hints;

@@ -202,8 +202,8 @@ pub(crate) enum WriteResult {
 #[derive(Debug)]
 pub(crate) struct ImportedSet {
     pub(crate) provision: Provision,
-    /// Identifies the content of the files.
-    pub(crate) set: String,
+    /// Texts that identify the files. One that the store has is enough.
+    pub(crate) names: Vec<String>,
     /// How the nodes run the pipelines; those that are absent in one unit anywhere.
     pub(crate) spreads: BTreeMap<Str, Spread>,
     pub(crate) order: ImportOrder,

@@ -273,6 +273,10 @@ impl StateStore for Store {
         let (moves, receipts, drops) = (commit.moves.to_vec(), commit.receipts.to_vec(), commit.drops.to_vec());
         self.write(Write::Marks { epoch: epoch.clone(), moves, receipts, drops }).await.map(drop)
     }
+
+    async fn survey(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        self.positions(pipeline).await
+    }
 }
 
 #[async_trait]

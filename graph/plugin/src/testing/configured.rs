@@ -26,6 +26,7 @@ pub fn host() -> Host {
         log: Arc::new(DiscardingLog),
         result_cache: Arc::new(DiscardingState),
         active: Arc::new(DiscardingState),
+        marks: Arc::new(DiscardingState),
         schemas: Arc::new(MemoryRegistry::new()),
         network: Default::default(),
         shared: None,

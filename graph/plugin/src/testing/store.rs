@@ -157,4 +157,8 @@ impl StateStore for MemoryStore {
         tokio::task::yield_now().await;
         Ok(())
     }
+
+    async fn survey(&self, pipeline: &Str) -> Result<BTreeMap<LaneId, Mark>, StoreError> {
+        Ok(self.marks(pipeline))
+    }
 }

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::config::Drift;
-use super::driver::{Driver, Ended};
-use super::position::COLUMNS;
+use super::driver::Driver;
+use super::events::Ended;
 use super::record::SentColumn;
 use super::tables::Table;
 use crate::codes;
@@ -145,8 +145,8 @@ impl Driver {
         // Stored before the pipeline stops: the next start accepts them.
         accepted.accept(table.oid, columns);
         let position = accepted.encode();
-        self.events.send(Read::Progress(COLUMNS, position.clone())).await?;
-        let lane = COLUMNS;
+        let lane = self.lanes.columns();
+        self.events.send(Read::Progress(lane.clone(), position.clone())).await?;
         let reached = self.acknowledged.reaches(&lane, &position);
         tokio::select! {
             () = reached => {}

@@ -28,8 +28,8 @@ pub(super) struct Acknowledged {
     server_end: AtomicU64,
     /// The place up to which changes were read.
     read_end: AtomicU64,
-    /// Estimated number of rows of a snapshot that are not read.
-    rows_left: AtomicU64,
+    /// Estimated number of rows that are not read, by the lanes of the plans that they belong to.
+    rows_left: Mutex<BTreeMap<Partition, u64>>,
     /// Data that the server retained for the slot at the last check.
     retention: Mutex<Option<Retention>>,
 }
@@ -45,7 +45,7 @@ impl Acknowledged {
             streaming: watch::Sender::new(false),
             server_end: AtomicU64::new(0),
             read_end: AtomicU64::new(confirmed.0),
-            rows_left: AtomicU64::new(0),
+            rows_left: Mutex::default(),
             retention: Mutex::default(),
         }
     }
@@ -162,14 +162,18 @@ impl Acknowledged {
         self.retention.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sets the estimated number of rows of a snapshot that are not read.
-    pub(super) fn set_rows_left(&self, rows: u64) {
-        self.rows_left.store(rows, Ordering::Relaxed);
+    fn left(&self) -> MutexGuard<'_, BTreeMap<Partition, u64>> {
+        self.rows_left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the estimated number of rows of a snapshot that are not read.
+    /// Sets the estimated number of rows of a plan that are not read.
+    pub(super) fn set_rows_left(&self, plan: &Partition, rows: u64) {
+        self.left().insert(plan.clone(), rows);
+    }
+
+    /// Returns the estimated number of rows that are not read.
     pub(super) fn rows_left(&self) -> u64 {
-        self.rows_left.load(Ordering::Relaxed)
+        self.left().values().sum()
     }
 }
 

@@ -24,7 +24,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anabranch_plugin::source::Read;
 use anabranch_record::fault::Fault;
-use anabranch_record::mark::Partition;
 use tokio::sync::{Mutex, Notify};
 
 pub(super) use chunk::Chunk;
@@ -36,8 +35,8 @@ pub(super) use window::{Visible, Window};
 
 use super::acknowledged::Acknowledged;
 use super::database::Database;
-use super::driver::{Ended, Events};
-use super::position::BACKFILL;
+use super::events::{Ended, Events};
+use super::lanes::Lanes;
 use super::snapshot::stored;
 use super::tables::Table;
 use crate::codes;
@@ -52,13 +51,19 @@ pub(super) struct Backfills {
     added: Notify,
     events: Events,
     acknowledged: Arc<Acknowledged>,
+    lanes: Lanes,
 }
 
 impl Backfills {
     /// Creates it with those of the last run.
-    pub(super) fn new(state: StoredBackfills, events: Events, acknowledged: Arc<Acknowledged>) -> Backfills {
+    pub(super) fn new(
+        state: StoredBackfills,
+        events: Events,
+        acknowledged: Arc<Acknowledged>,
+        lanes: Lanes,
+    ) -> Backfills {
         let pending = AtomicBool::new(!state.tables.is_empty());
-        Backfills { state: Mutex::new(state), pending, added: Notify::new(), events, acknowledged }
+        Backfills { state: Mutex::new(state), pending, added: Notify::new(), events, acknowledged, lanes }
     }
 
     /// Returns `true` if rows are left.
@@ -149,18 +154,18 @@ impl Backfills {
 
     async fn store(&self, state: &StoredBackfills) -> Result<(), Ended> {
         self.pending.store(!state.tables.is_empty(), Ordering::Release);
-        self.acknowledged.set_rows_left(state.rows_left());
+        let lane = self.lanes.backfill();
+        self.acknowledged.set_rows_left(&lane, state.rows_left());
         let position = state.encode();
-        self.events.send(Read::Progress(BACKFILL, position.clone())).await?;
-        let lane = BACKFILL;
+        self.events.send(Read::Progress(lane.clone(), position.clone())).await?;
         let reached = self.acknowledged.reaches(&lane, &position);
         tokio::select! {
             () = reached => {}
             () = self.events.0.closed() => return Err(Ended::Stopped),
         }
         if state.tables.is_empty() {
-            self.acknowledged.forget(&BACKFILL);
-            self.events.send(Read::Finished(BACKFILL)).await?;
+            self.acknowledged.forget(&lane);
+            self.events.send(Read::Finished(lane)).await?;
         }
         Ok(())
     }
@@ -184,11 +189,6 @@ pub(super) async fn measured(database: &mut Database, tables: &[Table]) -> Resul
         TableBackfill::new(table.oid, table.title().into(), table.identity_key().to_vec(), rows(table.oid))
     });
     Ok(measured.collect())
-}
-
-/// Returns the lane of the rows of a table.
-pub(super) fn lane(table: &TableBackfill) -> Partition {
-    Partition(format!("backfill/{}.{}", table.title, table.attempt).into())
 }
 
 /// Checks that the rows of a table can be read in the order of a key.

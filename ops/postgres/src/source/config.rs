@@ -87,6 +87,8 @@ pub(super) struct Config {
     pub(super) snapshot_time: Option<Duration>,
     /// Number of connections of a snapshot.
     pub(super) parallel: usize,
+    /// Number of parts that read a snapshot; 1 = the source is not split.
+    pub(super) parts: u32,
     /// Maximum number of records that a snapshot passes on at once.
     pub(super) fetch: usize,
     pub(super) publication: Str,

@@ -11,7 +11,6 @@ use anabranch_record::Record;
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::Partition;
 use bytes::Bytes;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::accepted::Accepted;
@@ -20,8 +19,11 @@ use super::backfill::{self, Backfills, Filling};
 use super::changes::{Changes, Seen, Taken};
 use super::config::{Config, SnapshotMode};
 use super::database::Database;
+use super::events::{Ended, Events};
 use super::fault::WireError;
 use super::guard::no_publication;
+use super::lanes::Lanes;
+use super::lead::Parts;
 use super::lsn::Lsn;
 use super::pgoutput::{Relation, decode};
 use super::position::{CHANGES, ChangePosition, PLAN, Server, Stage};
@@ -35,40 +37,11 @@ use super::wire::{Session, literal};
 use crate::codes;
 
 /// Maximum number of records that are passed on at once.
-const ROWS: usize = 1024;
+pub(super) const ROWS: usize = 1024;
 /// Approximate maximum size of records that are passed on at once, in bytes of the log.
 const BYTES: usize = 512 << 10;
 /// Time between two positions that move without a record.
 const PROGRESS: Duration = Duration::from_secs(1);
-
-/// Why a task of the source ends early.
-#[derive(Debug)]
-pub(super) enum Ended {
-    /// The source is being closed.
-    Stopped,
-    /// It failed.
-    Failed(Fault),
-}
-
-impl From<Fault> for Ended {
-    fn from(fault: Fault) -> Ended {
-        Ended::Failed(fault)
-    }
-}
-
-/// Passes events on to the reader.
-#[derive(Clone)]
-pub(super) struct Events(pub(super) mpsc::Sender<Result<Read, Fault>>);
-
-impl Events {
-    /// Passes on an event, when the reader has room for it.
-    ///
-    /// # Errors
-    /// The source is being closed.
-    pub(super) async fn send(&self, read: Read) -> Result<(), Ended> {
-        self.0.send(Ok(read)).await.map_err(|_| Ended::Stopped)
-    }
-}
 
 /// The step with which a run begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +77,9 @@ pub(super) struct Driver {
     pub(super) publication: Option<Publication>,
     pub(super) schemas: Option<Arc<Schemas>>,
     pub(super) backfills: Arc<Backfills>,
+    /// The parts that read the snapshot; `None` if the driver does.
+    pub(super) parts: Option<Parts>,
+    pub(super) lanes: Lanes,
     /// The columns of tables that are accepted; `None` if all are.
     pub(super) accepted: Option<Accepted>,
     pub(super) events: Events,
@@ -150,7 +126,7 @@ impl Driver {
     }
 
     /// Passes on a position of the changes, and waits until it is stored.
-    async fn store(&self, position: &ChangePosition) -> Result<(), Ended> {
+    pub(super) async fn store(&self, position: &ChangePosition) -> Result<(), Ended> {
         let position = position.encode();
         self.events.send(Read::Progress(CHANGES, position.clone())).await?;
         self.acknowledged.reaches(&CHANGES, &position).await;
@@ -184,8 +160,15 @@ impl Driver {
             return Ok(from);
         };
         self.store(&self.at(Stage::Snapshot, created.consistent)).await?;
-        let plan = std::mem::take(&mut self.plan).next(measured);
-        self.read_snapshot(&Exported { name: snapshot, at: created.consistent }, plan, &from).await?;
+        let exported = Exported { name: snapshot, at: created.consistent };
+        let plan = std::mem::take(&mut self.plan);
+        match self.parts.clone() {
+            Some(parts) => {
+                let plan = plan.next_for(measured, parts.count);
+                self.lead(&exported, plan, false, parts, &from).await?;
+            }
+            None => self.read_snapshot(&exported, plan.next(measured), &from).await?,
+        }
         drop(replication);
         Ok(from)
     }
@@ -193,6 +176,9 @@ impl Driver {
     /// Reads the rest of a snapshot that an earlier run began: first the changes up to a new snapshot, then the rows that
     /// are left. Returns where the changes continue.
     async fn resume_snapshot(&mut self, from: ChangePosition) -> Result<ChangePosition, Ended> {
+        if let Some(parts) = self.parts.clone() {
+            return self.lead_again(from, parts).await;
+        }
         let measured = stored(&mut self.queries, &self.tables).await?;
         let mut replication = Database::connect(&self.config.address, Session::Replication).await?;
         let name = format!("anabranch_{:016x}", fastrand::u64(..));

@@ -7,34 +7,29 @@ use anabranch_plugin::host::Host;
 use anabranch_plugin::source::{OpenedSource, Start};
 use anabranch_record::fault::Fault;
 use anabranch_record::mark::{Mark, Partition};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 
 use super::accepted::Accepted;
-use super::acknowledged::Acknowledged;
 use super::backfill::{Backfills, StoredBackfills};
+use super::begun::Begun;
 use super::config::{Config, Drift, OnGap, Partial, SnapshotMode};
 use super::database::Database;
-use super::driver::{Driver, Ended, Events, Step};
+use super::driver::{Driver, Step};
+use super::events::Ended;
 use super::guard::{Guard, no_publication};
+use super::lanes::{FIRST, Lanes, part_of};
 use super::lsn::Lsn;
-use super::position::{
-    BACKFILL, CHANGES, COLUMNS, ChangePosition, ForeignPlace, PLAN, RangePosition, Server, Stage, StoredPosition,
-};
+use super::position::{CHANGES, ChangePosition, ForeignPlace, RangePosition, Server, Stage, StoredPosition};
 use super::publication::{self, Publication};
-use super::reader::{Confirmations, EventReader};
-use super::record::Schemas;
 use super::requests::Requests;
 use super::slot::{self, Slot};
 use super::snapshot::Plan;
+use super::split::{self, SplitSource};
 use super::tables::{self, Table};
 use super::wire::Session;
 use crate::codes;
 
 /// Oldest version of the server: messages in the stream, and ranges of pages that are found without reading the others.
 const OLDEST: u32 = 140_000;
-/// Events that wait for the engine.
-const WAITING: usize = 2;
 
 /// Returns the version of the server, such as 170011.
 ///
@@ -86,6 +81,11 @@ pub(super) async fn open(
     resume: &BTreeMap<Partition, Mark>,
     host: &Host,
 ) -> Result<OpenedSource, Fault> {
+    let split = split::decide(config, resume, host).await?;
+    if split.as_ref().is_some_and(|split| !split.has_changes) {
+        return Ok(open_parts_only(config, resume, host, split));
+    }
+    let lanes = if split.is_some() { Lanes::Split } else { Lanes::Whole };
     let mut queries = Database::connect(&config.address, Session::Queries).await?;
     let version = version(&mut queries).await?;
     let tables = tables::select(&mut queries, &config.selectors).await?;
@@ -98,45 +98,33 @@ pub(super) async fn open(
         SnapshotMode::Initial | SnapshotMode::Incremental | SnapshotMode::Never => opened.changes(stored).await?,
     };
     let reads_rows = matches!(step, Step::Create { .. } | Step::Snapshot(_) | Step::Rows);
-    let (plan, mut finished) = lanes(resume, reads_rows)?;
-    let backfills = backfills(resume)?;
-    let accepted = accepted(config, resume)?;
-    if accepted.is_none() && resume.contains_key(&COLUMNS) {
-        finished.push(COLUMNS);
+    let (plan, mut finished) = planned(resume, lanes, reads_rows)?;
+    let backfills = backfills(resume, lanes)?;
+    let accepted = accepted(config, resume, lanes)?;
+    if accepted.is_none() && resume.contains_key(&lanes.columns()) {
+        finished.push(lanes.columns());
     }
-    if backfills.tables.is_empty() && resume.contains_key(&BACKFILL) {
-        finished.push(BACKFILL);
+    if backfills.tables.is_empty() && resume.contains_key(&lanes.backfill()) {
+        finished.push(lanes.backfill());
     }
     let from = match &step {
         Step::Snapshot(from) | Step::Changes(from) | Step::Incremental(from) => from.end,
         Step::Create { .. } | Step::Rows | Step::Nothing => Lsn::ZERO,
     };
-    let context = match &config.context {
-        Some(name) if name.is_empty() => String::new(),
-        Some(name) => format!("{name}:"),
-        None => format!("{}:{}:", host.pipeline, host.node),
-    };
-    let schemas = config.has_schemas.then(|| Arc::new(Schemas { registry: host.schemas.clone(), context }));
-    let acknowledged = Arc::new(Acknowledged::new(from));
-    let (sender, read) = mpsc::channel(WAITING);
-    let mut tasks = JoinSet::new();
+    let mut begun = Begun::new(config, host, from);
     if config.mode != SnapshotMode::Only {
-        let guard =
-            Guard { config: config.clone(), version, tables: tables.clone(), acknowledged: acknowledged.clone() };
-        let sender = sender.clone();
-        tasks.spawn(async move {
-            let fault = guard.run().await;
-            // A source that is closed does not need it.
-            let _ = sender.send(Err(fault)).await;
-        });
+        let acknowledged = begun.acknowledged.clone();
+        let guard = Guard { config: config.clone(), version, tables: tables.clone(), acknowledged };
+        // A source that is closed does not need its fault.
+        begun.spawn(async move { Err(Ended::Failed(guard.run().await)) });
     }
-    let events = Events(sender.clone());
-    let backfills = Arc::new(Backfills::new(backfills, events.clone(), acknowledged.clone()));
+    let backfills = Arc::new(Backfills::new(backfills, begun.events.clone(), begun.acknowledged.clone(), lanes));
     let requests = (config.mode != SnapshotMode::Only).then(|| Requests {
         config: config.clone(),
         tables: tables.clone(),
         backfills: backfills.clone(),
     });
+    let parts = split.map(|split| begun.read_parts(config, host, resume, split));
     let driver = Driver {
         config: config.clone(),
         server,
@@ -144,28 +132,39 @@ pub(super) async fn open(
         queries,
         tables,
         publication,
-        schemas,
+        schemas: begun.schemas.clone(),
         backfills,
+        parts,
+        lanes,
         accepted,
-        events,
-        acknowledged: acknowledged.clone(),
+        events: begun.events.clone(),
+        acknowledged: begun.acknowledged.clone(),
         step,
         plan,
         finished,
     };
-    tasks.spawn(async move {
-        if let Err(Ended::Failed(fault)) = driver.run().await {
-            let _ = sender.send(Err(fault)).await;
-        }
-    });
-    let reader = Box::new(EventReader::new(read, acknowledged.clone(), requests));
-    let opened = OpenedSource::new(reader, Box::new(Confirmations { acknowledged, tasks }));
+    begun.spawn(driver.run());
+    let opened = begun.opened(requests);
     Ok(if gap { opened.start(CHANGES, Start::elsewhere()) } else { opened })
 }
 
+/// Opens a source whose changes another run reads.
+fn open_parts_only(
+    config: &Arc<Config>,
+    resume: &BTreeMap<Partition, Mark>,
+    host: &Host,
+    split: Option<SplitSource>,
+) -> OpenedSource {
+    let mut begun = Begun::new(config, host, Lsn::ZERO);
+    if let Some(split) = split {
+        begun.read_parts(config, host, resume, split);
+    }
+    begun.opened(None)
+}
+
 /// Returns the tables whose rows an earlier run was to read beside the changes.
-fn backfills(resume: &BTreeMap<Partition, Mark>) -> Result<StoredBackfills, Fault> {
-    match resume.get(&BACKFILL).filter(|mark| !mark.position.0.is_empty()) {
+fn backfills(resume: &BTreeMap<Partition, Mark>, lanes: Lanes) -> Result<StoredBackfills, Fault> {
+    match resume.get(&lanes.backfill()).filter(|mark| !mark.position.0.is_empty()) {
         Some(mark) => StoredBackfills::decode(&mark.position),
         None if resume.is_empty() => Ok(StoredBackfills::after(0)),
         // Lanes of earlier runs may have had the same names.
@@ -174,28 +173,35 @@ fn backfills(resume: &BTreeMap<Partition, Mark>) -> Result<StoredBackfills, Faul
 }
 
 /// Returns the columns that earlier runs accepted; `None` if all are.
-fn accepted(config: &Config, resume: &BTreeMap<Partition, Mark>) -> Result<Option<Accepted>, Fault> {
+fn accepted(config: &Config, resume: &BTreeMap<Partition, Mark>, lanes: Lanes) -> Result<Option<Accepted>, Fault> {
     if config.drift == Drift::Evolve || config.mode == SnapshotMode::Only {
         return Ok(None);
     }
-    match resume.get(&COLUMNS).filter(|mark| !mark.position.0.is_empty()) {
+    match resume.get(&lanes.columns()).filter(|mark| !mark.position.0.is_empty()) {
         Some(mark) => Accepted::decode(&mark.position).map(Some),
         None => Ok(Some(Accepted::default())),
     }
 }
 
 /// Returns the plan of the snapshot that an earlier run began, and the lanes without further records.
-fn lanes(resume: &BTreeMap<Partition, Mark>, reads_rows: bool) -> Result<(Plan, Vec<Partition>), Fault> {
-    let others = resume.keys().filter(|lane| ![CHANGES, PLAN, BACKFILL, COLUMNS].contains(lane));
+fn planned(
+    resume: &BTreeMap<Partition, Mark>,
+    lanes: Lanes,
+    reads_rows: bool,
+) -> Result<(Plan, Vec<Partition>), Fault> {
+    let lasting = lanes.lasting();
+    let others = resume.keys().filter(|lane| !lasting.contains(lane) && part_of(lane).is_none_or(|part| part == FIRST));
     let mut finished: Vec<Partition> = others.cloned().collect();
-    let stored = resume.get(&PLAN).filter(|mark| !mark.position.0.is_empty());
+    let of_plan = lanes.plan();
+    let stored = resume.get(&of_plan).filter(|mark| !mark.position.0.is_empty());
     if !reads_rows {
-        finished.extend(resume.contains_key(&PLAN).then_some(PLAN));
+        finished.extend(resume.contains_key(&of_plan).then_some(of_plan));
         return Ok((Plan::default(), finished));
     }
     let Some(stored) = stored else {
         // Lanes of earlier snapshots may have had the same names.
-        let plan = if resume.is_empty() { Plan::default() } else { Plan::after_others() };
+        let is_first = resume.is_empty() && lanes == Lanes::Whole;
+        let plan = if is_first { Plan::default() } else { Plan::after_others() };
         return Ok((plan, finished));
     };
     let mut plan = Plan::decode(&stored.position)?;

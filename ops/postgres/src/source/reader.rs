@@ -85,7 +85,8 @@ impl Reader for EventReader {
         match &self.requests {
             Some(requests) => requests.take(&request),
             None => {
-                let text = "rows are read again beside changes, and the source reads none (snapshotMode: only)";
+                let text = "rows are read again beside changes, and this run of the source reads none (snapshotMode: \
+                            only, or another node reads the changes: ask that one)";
                 Err(Fault::record(codes::REQUEST_REFUSED, text))
             }
         }

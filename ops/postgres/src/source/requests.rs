@@ -9,7 +9,7 @@ use anabranch_record::text::Str;
 use super::backfill::{self, Backfills};
 use super::config::Config;
 use super::database::Database;
-use super::driver::Ended;
+use super::events::Ended;
 use super::tables::{Selector, Table};
 use super::wire::Session;
 use crate::codes;

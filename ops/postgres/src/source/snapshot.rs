@@ -7,20 +7,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anabranch_plugin::source::Read;
-use anabranch_record::fault::{Fault, FaultClass};
+use anabranch_record::fault::Fault;
 use anabranch_record::mark::Partition;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use plan::Item;
-pub(super) use plan::{Plan, stored};
+pub(super) use plan::{Plan, Share, stored};
 use worker::Worker;
 
 use super::acknowledged::Acknowledged;
 use super::database::Database;
-use super::driver::{Ended, Events};
+use super::events::{Ended, Events};
 use super::lsn::Lsn;
-use super::position::{PLAN, RangePosition};
+use super::position::RangePosition;
 use super::publication::{self, Publication};
 use super::record::{Layout, Origin, Schemas};
 use super::tables::{Table, types};
@@ -66,8 +66,22 @@ impl Snapshot<'_> {
     ///
     /// # Errors
     /// A table was rewritten or dropped meanwhile (transient), or the server cannot answer.
-    pub(super) async fn read(&self, exported: &Exported, mut plan: Plan) -> Result<Vec<Table>, Ended> {
-        let mut holder = self.import(exported).await?;
+    pub(super) async fn read(&self, exported: &Exported, plan: Plan) -> Result<Vec<Table>, Ended> {
+        let holder = self.import(exported).await?;
+        Ok(self.read_under(holder, exported, plan).await?.0)
+    }
+
+    /// Reads as [`Snapshot::read`] does, with a connection that has imported the snapshot. Returns the plan with the ranges
+    /// that are read, too.
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::read`].
+    pub(super) async fn read_under(
+        &self,
+        mut holder: Database,
+        exported: &Exported,
+        mut plan: Plan,
+    ) -> Result<(Vec<Table>, Plan), Ended> {
         self.lock(&mut holder, &plan).await?;
         let horizon = holder.value("reading the snapshot", HORIZON).await?;
         plan.horizon = horizon.and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -79,10 +93,11 @@ impl Snapshot<'_> {
             workers.push(self.import(exported).await?);
         }
         // No record is delivered before the plan is stored.
+        let of_plan = plan.own_lane();
         let stored = plan.encode();
-        self.events.send(Read::Progress(PLAN, stored.clone())).await?;
-        self.acknowledged.reaches(&PLAN, &stored).await;
-        self.acknowledged.set_rows_left(plan.rows_left());
+        self.events.send(Read::Progress(of_plan.clone(), stored.clone())).await?;
+        self.acknowledged.reaches(&of_plan, &stored).await;
+        self.acknowledged.set_rows_left(&of_plan, plan.rows_left());
 
         let queue: Queue = Arc::new(Mutex::new(items.iter().cloned().collect()));
         let mut reading = JoinSet::new();
@@ -129,15 +144,15 @@ impl Snapshot<'_> {
                 }
             }
             let stored = plan.encode();
-            self.events.send(Read::Progress(PLAN, stored.clone())).await?;
-            self.acknowledged.reaches(&PLAN, &stored).await;
-            self.acknowledged.set_rows_left(plan.rows_left());
+            self.events.send(Read::Progress(of_plan.clone(), stored.clone())).await?;
+            self.acknowledged.reaches(&of_plan, &stored).await;
+            self.acknowledged.set_rows_left(&of_plan, plan.rows_left());
             for lane in complete {
                 self.acknowledged.forget(&lane);
                 self.events.send(Read::Finished(lane)).await?;
             }
         }
-        Ok(self.tables.iter().filter(|table| left.contains(&table.oid)).cloned().collect())
+        Ok((self.tables.iter().filter(|table| left.contains(&table.oid)).cloned().collect(), plan))
     }
 
     /// Removes the ranges that no worker has begun, of tables whose rows can be read beside the changes.
@@ -163,26 +178,40 @@ impl Snapshot<'_> {
     }
 
     /// Connects, and reads from the snapshot.
-    async fn import(&self, exported: &Exported) -> Result<Database, Fault> {
+    ///
+    /// # Errors
+    /// The snapshot does not exist any more (transient), or the server cannot answer.
+    pub(super) async fn import(&self, exported: &Exported) -> Result<Database, Fault> {
+        self.find(exported).await?.ok_or_else(|| {
+            let text = "the snapshot does not exist any more, because the connection that exported it was lost";
+            Fault::transient(codes::SNAPSHOT_AGAIN, text)
+        })
+    }
+
+    /// Connects, and reads from the snapshot. `None` if it does not exist any more: it ends with the connection that exported
+    /// it, for example if the server crashes.
+    ///
+    /// # Errors
+    /// The server cannot answer.
+    pub(super) async fn find(&self, exported: &Exported) -> Result<Option<Database>, Fault> {
         let mut database = Database::connect(self.address, Session::Queries).await?;
         let sql = format!(
             "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}",
             literal(&exported.name)
         );
         match database.wire.query(&sql).await {
-            Ok(_) => Ok(database),
-            Err(error) => {
-                let is_gone = error.state() == Some("42704");
-                let fault = database.fault("reading the snapshot", error);
-                // It ends with the connection that exported it, for example if the server crashes.
-                Err(if is_gone { fault.with_class(FaultClass::Transient) } else { fault })
-            }
+            Ok(_) => Ok(Some(database)),
+            Err(error) if error.state() == Some("42704") => Ok(None),
+            Err(error) => Err(database.fault("reading the snapshot", error)),
         }
     }
 
     /// Locks the tables against being rewritten or dropped, and checks that this did not happen since they were measured:
     /// their rows would be missing in the snapshot.
-    async fn lock(&self, holder: &mut Database, plan: &Plan) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// It did (transient), or the server cannot answer.
+    pub(super) async fn lock(&self, holder: &mut Database, plan: &Plan) -> Result<(), Fault> {
         let rewritten = |title: &str| {
             let text =
                 format!("the table {title} was rewritten or dropped while its rows were read; they are read again");

@@ -75,10 +75,9 @@ pub(in crate::cli) fn told(diff: &Diff, color: bool) -> String {
             "delete" => ("-", Style::RED),
             _ => ("~", Style::YELLOW),
         };
-        let paths = match change.config_paths.as_slice() {
-            [] => String::new(),
-            paths => format!(": {}", paths.join(", ")),
-        };
+        // A pipeline as a whole has an empty path.
+        let paths: Vec<&str> = change.config_paths.iter().map(String::as_str).filter(|path| !path.is_empty()).collect();
+        let paths = if paths.is_empty() { String::new() } else { format!(": {}", paths.join(", ")) };
         let head = style.paint(&format!("{mark} {} {}", change.resource, change.id), color);
         let _ = writeln!(text, "  {head}{paths}");
     }
@@ -111,7 +110,7 @@ mod tests {
             "rereads": [{ "source": "p:b", "replaces": "p:a", "records": 2, "message": "source p:b is new" }],
             "changes": [
                 { "resource": "connector", "id": "p:out", "action": "update", "configPaths": ["settings.path"] },
-                { "resource": "processor", "id": "p:new", "action": "create", "configPaths": [] },
+                { "resource": "processor", "id": "p:new", "action": "create", "configPaths": [""] },
             ],
         });
         let text = told(&read("test", &plan).unwrap(), false);

@@ -72,6 +72,7 @@ impl Control {
     /// be restarted, and the settings do not allow it.
     pub async fn apply_set(&self, desired: DesiredSet, hash: String) -> Result<PlannedSet, EditError> {
         let control = self.clone();
+        let texts = desired.files.iter().map(|(_, text)| Sha256::digest(text).into()).collect();
         self.to_the_end(Task::Apply, async move {
             let pipelines = control.read_set(desired).await?;
             let _making = control.making().await;
@@ -93,6 +94,7 @@ impl Control {
                 invalid: Vec::new(),
                 complete: true,
                 at: Moment::now(),
+                texts,
             };
             let spreads = pipelines.iter().map(|it| (it.config.id.value.clone(), control.spread(it))).collect();
             match store.import_on_request(provision, spreads, revision).await? {

@@ -43,7 +43,7 @@ impl Fixture {
             updated: None,
         };
         store
-            .provision(Provision { good: vec![stored], invalid: vec![], complete: true, at: Moment(1) })
+            .provision(Provision { good: vec![stored], invalid: vec![], complete: true, at: Moment(1), texts: vec![] })
             .await
             .unwrap();
         Fixture {

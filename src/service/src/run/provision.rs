@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anabranch_config::DesiredStatus;
 use anabranch_record::text::Str;
 use anabranch_store::{Import, Moment, Origin, Provision, Status, StopReason, StoredPipeline};
+use sha2::{Digest as _, Sha256};
 
 use super::{Service, ids_of};
 use crate::control::Control;
@@ -57,6 +58,7 @@ impl Service {
             invalid: ids_of(&pipelines.invalid),
             complete: pipelines.is_complete(),
             at: Moment::now(),
+            texts: pipelines.files.iter().map(|(_, file)| Sha256::digest(file.text.as_bytes()).into()).collect(),
         };
         let store = &control.shared().store;
         let stored = store.pipelines().await?;

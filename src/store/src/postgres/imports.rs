@@ -14,7 +14,8 @@ use crate::compare::{self, Action, Entity, Import};
 use crate::entity::{Origin, Status, StopReason, StoredPipeline};
 use crate::request::{ImportOrder, ImportedSet, WriteResult};
 
-/// Kind of the rows with the sets that were imported. `connector` identifies the set, `number` counts the imports.
+/// Kind of the rows with the sets that were imported. `connector` is a text that identifies the set, which may have several;
+/// `number` counts the imports.
 pub(super) const IMPORT: &str = "import";
 
 impl Table {
@@ -24,15 +25,15 @@ impl Table {
     pub(super) async fn import(
         &self,
         transaction: &Transaction<'_>,
-        ImportedSet { provision, set, spreads, order }: &ImportedSet,
+        ImportedSet { provision, names, spreads, order }: &ImportedSet,
     ) -> Result<Result<WriteResult, StoreError>, Error> {
         // Nodes that start together import one after the other.
         transaction.execute("SELECT pg_advisory_xact_lock(hashtext($1))", &[&format!("import {}", self.name)]).await?;
         let sql = format!(
-            "SELECT max(number) FILTER (WHERE connector = $1), coalesce(max(number), 0) FROM {} WHERE kind = '{IMPORT}'",
+            "SELECT max(number) FILTER (WHERE connector = ANY($1)), coalesce(max(number), 0) FROM {} WHERE kind = '{IMPORT}'",
             self.state
         );
-        let row = transaction.query_one(&sql, &[set]).await?;
+        let row = transaction.query_one(&sql, &[names]).await?;
         let (this, latest): (Option<i64>, i64) = (row.get(0), row.get(1));
         let past = PastImports { this: this.map(unsigned), latest: unsigned(latest) };
         let is_on_request = match order {
@@ -63,11 +64,11 @@ impl Table {
             other => return Ok(other),
         };
         let sql = format!(
-            "INSERT INTO {} VALUES ('{IMPORT}', '', $1, '', $2, '') ON CONFLICT ({KEY}) DO UPDATE SET number = \
+            "INSERT INTO {} SELECT '{IMPORT}', '', name, '', $2, '' FROM unnest($1::text[]) name ON CONFLICT ({KEY}) DO UPDATE SET number = \
              EXCLUDED.number",
             self.state
         );
-        transaction.execute(&sql, &[set, &number]).await?;
+        transaction.execute(&sql, &[names, &number]).await?;
         let mut starting = BTreeSet::new();
         for change in &changes {
             let declared = provision.good.iter().find(|pipeline| pipeline.id == change.pipeline);

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use anabranch_plugin::state::{ResultKey, StoreError};
 use anabranch_record::text::Str;
 use bytes::Bytes;
-use serde_json::{Map, Value};
 use tokio_postgres::GenericClient;
 
 use super::PostgresError;
+use super::amended::amended;
 use super::contents::COPY;
 use super::hints::NOTIFY;
 use super::session::{Client, Failure as Error, Timed, Transaction};
@@ -357,13 +357,20 @@ impl Table {
         transaction: &Transaction<'_>,
         compared: impl FnOnce(BTreeMap<Str, StoredPipeline>) -> compare::Differences,
     ) -> Result<Result<WriteResult, StoreError>, Error> {
-        let stored = match self.pipelines(transaction, "FOR UPDATE").await? {
+        let rows = self.pipeline_rows(transaction, "FOR UPDATE").await?;
+        let stored = rows.iter().map(|row| understand(row.get(0), row.get(1))).collect::<Result<Vec<_>, _>>();
+        let stored: BTreeMap<Str, StoredPipeline> = match stored {
             Ok(stored) => stored.into_iter().map(|pipeline| (pipeline.id.clone(), pipeline)).collect(),
             Err(error) => return Ok(Err(error)),
         };
-        let found = compared(stored);
+        let found = compared(stored.clone());
+        let texts: BTreeMap<&str, &[u8]> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
         // Serialized before anything is changed.
-        let puts = found.puts.iter().map(|pipeline| Ok((&pipeline.id, json(pipeline)?)));
+        let puts = found.puts.iter().map(|pipeline| {
+            let id = &pipeline.id;
+            let before = texts.get(id.as_str()).zip(stored.get(id));
+            Ok((id, before.map_or_else(|| json(pipeline), |(text, before)| amended(text, before, pipeline))?))
+        });
         let puts = match puts.collect::<Result<Vec<_>, StoreError>>() {
             Ok(puts) => puts,
             Err(error) => return Ok(Err(error)),
@@ -520,16 +527,25 @@ impl Table {
         Ok(understood(pipeline, marks).map(ReadResult::Marks))
     }
 
+    /// Returns the stored pipelines, as ids and forms.
+    async fn pipeline_rows(
+        &self,
+        client: &Timed<impl GenericClient>,
+        lock: &str,
+    ) -> Result<Vec<tokio_postgres::Row>, Error> {
+        let sql = format!(
+            "SELECT pipeline, value FROM {} WHERE kind = '{PIPELINE}' ORDER BY pipeline COLLATE \"C\" {lock}",
+            self.state
+        );
+        client.query(&sql, &[]).await
+    }
+
     pub(super) async fn pipelines(
         &self,
         client: &Timed<impl GenericClient>,
         lock: &str,
     ) -> Result<Result<Vec<StoredPipeline>, StoreError>, Error> {
-        let sql = format!(
-            "SELECT pipeline, value FROM {} WHERE kind = '{PIPELINE}' ORDER BY pipeline COLLATE \"C\" {lock}",
-            self.state
-        );
-        let rows = client.query(&sql, &[]).await?;
+        let rows = self.pipeline_rows(client, lock).await?;
         Ok(rows.iter().map(|row| understand(row.get(0), row.get(1))).collect())
     }
 }
@@ -538,22 +554,6 @@ impl Table {
 pub(super) fn json(pipeline: &StoredPipeline) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(pipeline)
         .map_err(|error| StoreError::Damaged(format!("pipeline {} cannot be written: {error}", pipeline.id)))
-}
-
-/// Serializes a pipeline of which some fields changed. The others stay as they are in `text`, its stored form: the node of a
-/// later version may have written fields that this program does not know.
-fn amended(text: &[u8], before: &StoredPipeline, after: &StoredPipeline) -> Result<Vec<u8>, StoreError> {
-    let amend = || {
-        let fields = |pipeline| serde_json::from_slice::<Map<String, Value>>(&serde_json::to_vec(pipeline)?);
-        let (before, after) = (fields(before)?, fields(after)?);
-        let mut stored: Map<String, Value> = serde_json::from_slice(text)?;
-        stored.retain(|field, _| after.contains_key(field) || !before.contains_key(field));
-        stored.extend(after.into_iter().filter(|(field, value)| before.get(field) != Some(value)));
-        serde_json::to_vec(&stored)
-    };
-    amend().map_err(|error: serde_json::Error| {
-        StoreError::Damaged(format!("pipeline {} cannot be written: {error}", after.id))
-    })
 }
 
 /// Returns bytes that the server cannot compress.

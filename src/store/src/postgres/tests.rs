@@ -156,7 +156,13 @@ async fn damage_is_an_error_and_never_a_restart_from_nothing() {
     assert!(matches!(store.pipelines().await, Err(StoreError::Damaged(_))));
     assert!(matches!(
         store
-            .provision(crate::Provision { good: vec![], invalid: vec![], complete: false, at: crate::Moment(1) })
+            .provision(crate::Provision {
+                good: vec![],
+                invalid: vec![],
+                complete: false,
+                at: crate::Moment(1),
+                texts: vec![]
+            })
             .await,
         Err(StoreError::Damaged(_))
     ));

@@ -116,8 +116,8 @@ impl Store {
         provision: Provision,
         spreads: BTreeMap<Str, Spread>,
     ) -> Result<Import, StoreError> {
-        let set = identity(&provision)?;
-        match self.write(Write::Import(ImportedSet { provision, set, spreads, order })).await? {
+        let names = names(&provision)?;
+        match self.write(Write::Import(ImportedSet { provision, names, spreads, order })).await? {
             WriteResult::Imported(import) => Ok(import),
             other => Err(contradiction(&other)),
         }
@@ -196,13 +196,24 @@ impl Store {
     }
 }
 
-/// Returns a text that identifies the content of a set of files, whatever the order and the names of the files.
-fn identity(provision: &Provision) -> Result<String, StoreError> {
+/// Returns texts that identify a set of files, whatever the order and the names of the files: one of the content of the files,
+/// and one of what this program makes of it. Programs of other versions have the same text for the content, if the same
+/// pipelines are valid for them: what they make of it may have other fields.
+fn names(provision: &Provision) -> Result<Vec<String>, StoreError> {
     let mut good: Vec<&StoredPipeline> = provision.good.iter().collect();
     good.sort_by(|a, b| a.id.cmp(&b.id));
     let mut invalid: Vec<&Str> = provision.invalid.iter().collect();
     invalid.sort();
-    let content = serde_json::to_vec(&(good, invalid))
-        .map_err(|error| StoreError::Damaged(format!("the pipelines cannot be written: {error}")))?;
-    Ok(hexadecimal(&Sha256::digest(content)))
+    let hashed = |content: serde_json::Result<Vec<u8>>| {
+        let content =
+            content.map_err(|error| StoreError::Damaged(format!("the pipelines cannot be written: {error}")))?;
+        Ok(hexadecimal(&Sha256::digest(content)))
+    };
+    let form = hashed(serde_json::to_vec(&(good, &invalid)))?;
+    if provision.texts.is_empty() {
+        return Ok(vec![form]);
+    }
+    let mut texts: Vec<String> = provision.texts.iter().map(|hash| hexadecimal(hash)).collect();
+    texts.sort();
+    Ok(vec![format!("files:{}", hashed(serde_json::to_vec(&(texts, invalid)))?), form])
 }

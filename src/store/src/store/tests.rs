@@ -121,7 +121,7 @@ fn pipeline() -> StoredPipeline {
 }
 
 fn good(pipelines: &[StoredPipeline]) -> Provision {
-    Provision { good: pipelines.to_vec(), invalid: vec![], complete: true, at: Moment(1) }
+    Provision { good: pipelines.to_vec(), invalid: vec![], complete: true, at: Moment(1), texts: vec![] }
 }
 
 async fn with_position(store: Store) -> Store {
@@ -666,11 +666,12 @@ async fn a_changed_id_or_type_starts_anew_and_the_old_state_is_kept() {
 async fn a_vanished_pipeline_is_detached_unless_a_file_was_not_understood() {
     for store in TestDatabases::new().stores() {
         let store = with_position(store).await;
-        let unread = Provision { complete: false, good: vec![], invalid: vec![], at: Moment(1) };
+        let unread = Provision { complete: false, good: vec![], invalid: vec![], at: Moment(1), texts: vec![] };
         assert_eq!(store.provision(unread).await.unwrap(), []);
         assert!(!store.pipelines().await.unwrap()[0].detached);
 
-        let invalid = Provision { invalid: vec!["p1".into()], good: vec![], complete: true, at: Moment(1) };
+        let invalid =
+            Provision { invalid: vec!["p1".into()], good: vec![], complete: true, at: Moment(1), texts: vec![] };
         assert_eq!(store.provision(invalid).await.unwrap(), []);
         assert_eq!(store.pipelines().await.unwrap()[0].status, Status::Invalid);
         assert_eq!(store.pipelines().await.unwrap()[0].connectors, pipeline().connectors);

@@ -12,11 +12,12 @@ use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
 
 use super::super::config::Config;
-use super::super::driver::{Driver, Ended, Follower};
+use super::super::driver::{Driver, Follower};
+use super::super::events::Ended;
 use super::super::position::RangePosition;
 use super::super::publication::Publication;
 use super::super::record::Schemas;
-use super::{Chunk, ChunkReader, Looked, TableBackfill, lane};
+use super::{Chunk, ChunkReader, Looked, TableBackfill};
 
 /// Time after which a chunk is begun again that cannot be merged with the stream yet.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -121,7 +122,7 @@ impl Driver {
         table: TableBackfill,
         follower: &mut Follower,
     ) -> Result<(), Ended> {
-        let partition = lane(&table);
+        let partition = self.lanes.rows(&table);
         if follower.filling.lane.as_ref().is_none_or(|open| open.partition != partition) {
             self.finish_lane(follower).await?;
             follower.filling.lane = Some(OpenLane { partition, rows: 0 });

@@ -4,6 +4,8 @@
 //! attempt reads the ranges that are left under a new snapshot, after the changes up to that snapshot. From the ranges that
 //! are read, it reads only the rows that were written since: they may have moved there from a range that is left.
 
+mod share;
+
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,6 +16,8 @@ use anabranch_record::text::Str;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+pub(in super::super) use share::Share;
+
 use super::super::database::Database;
 use super::super::tables::Table;
 use crate::codes;
@@ -23,6 +27,9 @@ use crate::name::Quoted;
 const PAGES: u32 = 2048;
 /// Maximum number of ranges of a table.
 const RANGES: u32 = 1024;
+
+/// Ranges that each part has of a large table: with more of them, a part that resumes repeats less.
+const RANGES_OF_PART: u32 = 4;
 
 /// A plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +43,9 @@ pub(in super::super) struct Plan {
     pub(in super::super) horizon: u32,
     /// The stored tables: partitions instead of a partitioned table.
     pub(in super::super) tables: Vec<PlannedTable>,
+    /// The share of a part; `None` if the source is not split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(in super::super) share: Option<Share>,
 }
 
 /// A stored table.
@@ -58,6 +68,9 @@ pub(in super::super) struct PlannedTable {
     /// The horizon of the attempt that read the first range.
     #[serde(default)]
     horizon: Option<u32>,
+    /// The number of the announced snapshot with this horizon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since: Option<u32>,
 }
 
 /// A table that has pages of its own.
@@ -132,6 +145,12 @@ pub(in super::super) async fn stored(
     Ok(found)
 }
 
+/// Returns the number of pages of a range, for a table of some pages.
+fn pages(size: u32, parts: u32) -> u32 {
+    let most = PAGES.max(size.div_ceil(RANGES));
+    if parts == 1 { most } else { size.div_ceil(parts * RANGES_OF_PART).clamp(1, most) }
+}
+
 impl Plan {
     /// Returns the empty plan of a source that may have read snapshots before.
     pub(in super::super) fn after_others() -> Plan {
@@ -156,6 +175,11 @@ impl Plan {
 
     /// Returns the plan of the next attempt for the stored tables. A table that was rewritten is read again as a whole.
     pub(in super::super) fn next(self, stored: Vec<(u32, Str, StoredTable)>) -> Plan {
+        self.next_for(stored, 1)
+    }
+
+    /// Returns the plan of the next attempt, with ranges for a number of parts.
+    pub(in super::super) fn next_for(self, stored: Vec<(u32, Str, StoredTable)>, parts: u32) -> Plan {
         let (attempt, is_resumed) = (self.attempt + 1, !self.tables.is_empty());
         let mut known: BTreeMap<u32, PlannedTable> =
             self.tables.into_iter().map(|table| (table.stored.oid, table)).collect();
@@ -169,16 +193,16 @@ impl Plan {
                 return PlannedTable { title, root, stored, ..table };
             }
             let pages = match stored.is_heap {
-                true => PAGES.max(stored.size.div_ceil(RANGES)),
+                true => pages(stored.size, parts),
                 false => 0,
             };
             let ranges = stored.size.checked_div(pages).map_or(1, |_| stored.size.div_ceil(pages).max(1));
             let next = first.entry(root).or_default();
             let first = *next;
             *next += ranges;
-            PlannedTable { root, title, stored, pages, first, ranges, done: Vec::new(), horizon: None }
+            PlannedTable { root, title, stored, pages, first, ranges, done: Vec::new(), horizon: None, since: None }
         });
-        Plan { attempt, is_resumed, horizon: 0, tables: tables.collect() }
+        Plan { attempt, is_resumed, horizon: 0, tables: tables.collect(), share: None }
     }
 
     /// Returns what is to be read in this attempt.
@@ -187,36 +211,40 @@ impl Plan {
         for (number, table) in self.tables.iter().enumerate() {
             for (from, to) in &table.done {
                 // All rows of the range were read under the first snapshot; these were written later.
-                let Some(horizon) = table.horizon else { continue };
+                let Some(horizon) = table.horizon.filter(|_| self.is_earlier(table)) else { continue };
                 let condition = [
                     table.condition(*from, *to),
                     format!("pg_catalog.age(xmin) <= pg_catalog.age('{horizon}'::pg_catalog.xid)"),
                 ];
                 let condition = condition.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" AND ");
-                let lane = Partition(format!("{}+{}", self.lane(table, *from).0, self.attempt).into());
+                let lane = self.own(Partition(format!("{}+{}", self.range(table, *from), self.attempt).into()));
                 items.push(Item { table: number, lane, range: None, condition });
             }
-            for range in (0..table.ranges).filter(|range| !table.is_done(*range)) {
+            for range in (0..table.ranges).filter(|range| self.has(table, *range) && !table.is_done(*range)) {
                 let condition = table.condition(range, range);
-                items.push(Item { table: number, lane: self.lane(table, range), range: Some(range), condition });
+                let lane = self.own(Partition(self.range(table, range).into()));
+                items.push(Item { table: number, lane, range: Some(range), condition });
             }
         }
         items
     }
 
-    /// Returns the lane of a range. Each attempt has its own, so that records of one are never taken for those of another.
-    fn lane(&self, table: &PlannedTable, range: u32) -> Partition {
+    /// Returns the name of a range. Each attempt has its own, so that records of one are never taken for those of another.
+    fn range(&self, table: &PlannedTable, range: u32) -> String {
         let number = table.first + range;
-        Partition(match self.attempt {
-            1 => format!("snapshot/{}/{number}", table.title).into(),
-            attempt => format!("snapshot/{}/{number}.{attempt}", table.title).into(),
-        })
+        match self.attempt {
+            1 => format!("snapshot/{}/{number}", table.title),
+            attempt => format!("snapshot/{}/{number}.{attempt}", table.title),
+        }
     }
 
     /// Notes that a range is read.
     pub(in super::super) fn note(&mut self, item: &Item) {
         let (Some(range), Some(table)) = (item.range, self.tables.get_mut(item.table)) else { return };
-        table.horizon.get_or_insert(self.horizon);
+        if table.horizon.is_none() {
+            table.horizon = Some(self.horizon);
+            table.since = self.share.as_ref().map(|share| share.snapshot);
+        }
         table.note(range);
     }
 
@@ -232,8 +260,8 @@ impl Plan {
     /// Returns the estimated number of rows that are left.
     pub(in super::super) fn rows_left(&self) -> u64 {
         let left = |table: &PlannedTable| {
-            let done: u32 = table.done.iter().map(|(from, to)| to - from + 1).sum();
-            table.stored.rows * u64::from(table.ranges - done.min(table.ranges)) / u64::from(table.ranges.max(1))
+            let left = (0..table.ranges).filter(|range| self.has(table, *range) && !table.is_done(*range)).count();
+            table.stored.rows * left as u64 / u64::from(table.ranges.max(1))
         };
         self.tables.iter().map(left).sum()
     }
@@ -278,7 +306,7 @@ impl PlannedTable {
 mod tests {
     use super::*;
 
-    fn stored(oid: u32, file: u32, size: u32) -> (u32, Str, StoredTable) {
+    pub(super) fn stored(oid: u32, file: u32, size: u32) -> (u32, Str, StoredTable) {
         let table = StoredTable {
             oid,
             schema: "public".into(),

@@ -9,7 +9,7 @@ use bytes::BytesMut;
 
 use super::super::copy::row;
 use super::super::database::Database;
-use super::super::driver::{Ended, Events};
+use super::super::events::{Ended, Events};
 use super::super::fault::{ServerError, WireError};
 use super::super::position::RangePosition;
 use super::super::wire::Messages;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use anabranch_record::text::Str;
+
 use super::*;
 use crate::compare::{Import, Provision};
 use crate::entity::{Moment, Origin, Status, StopReason, StoredPipeline};
@@ -17,7 +19,7 @@ pub(super) fn pipeline(id: &str) -> StoredPipeline {
 }
 
 pub(super) fn provision(pipelines: &[StoredPipeline]) -> Provision {
-    Provision { good: pipelines.to_vec(), invalid: Vec::new(), complete: true, at: Moment(1) }
+    Provision { good: pipelines.to_vec(), invalid: Vec::new(), complete: true, at: Moment(1), texts: Vec::new() }
 }
 
 fn nothing() -> Provision {
@@ -126,4 +128,52 @@ async fn a_set_is_not_imported_if_the_configuration_has_changed_since_it_was_pla
     // The answer to a commit may be lost: then the set is imported again, and is the latest.
     assert!(matches!(node.import_on_request(set, BTreeMap::new(), revision).await.unwrap(), Import::Stored(_)));
     assert_eq!(units(&database), ["a/0"]);
+}
+
+#[tokio::test]
+async fn an_import_keeps_the_fields_of_a_later_version() {
+    let Some(database) = Database::create() else { return };
+    let node = node(&database).await;
+    let with_source = |description: &str| {
+        let source = crate::entity::StoredConnector {
+            id: "in".into(),
+            role: "source".into(),
+            plugin: "file".into(),
+            name: Str::from(description.to_owned()),
+            condition: None,
+            settings: Vec::new(),
+            processors: Vec::new(),
+        };
+        StoredPipeline { description: Str::from(description.to_owned()), connectors: vec![source], ..pipeline("a") }
+    };
+    import(&node, provision(&[with_source("one")])).await;
+    database.query(
+        "UPDATE kv SET value = convert_to(jsonb_set(jsonb_set(convert_from(value, 'UTF8')::jsonb, '{later}', '7'), \
+         '{connectors,0,later}', '8')::text, 'UTF8') WHERE kind = 'pipeline'",
+    );
+    assert!(matches!(import(&node, provision(&[with_source("two")])).await, Import::Stored(_)));
+    let kept = "SELECT v->>'description', v->>'later', v->'connectors'->0->>'name', v->'connectors'->0->>'later' \
+                FROM (SELECT convert_from(value, 'UTF8')::jsonb v FROM kv WHERE kind = 'pipeline') stored";
+    assert_eq!(database.query(kept), ["two|7|two|8"]);
+}
+
+#[tokio::test]
+async fn files_that_another_version_has_imported_are_not_imported_again() {
+    let Some(database) = Database::create() else { return };
+    let node = node(&database).await;
+    let set = |texts: &[u8], description: &'static str| Provision {
+        texts: texts.iter().map(|text| [*text; 32]).collect(),
+        ..provision(&[StoredPipeline { description: description.into(), ..pipeline("a") }])
+    };
+    assert!(matches!(import(&node, set(&[1, 2], "as one version reads it")).await, Import::Stored(_)));
+    // The files of the other node have another order.
+    let other = set(&[2, 1], "as another version reads it");
+    assert_eq!(import(&node, other.clone()).await, Import::Current);
+    // A comment changes a text, and nothing else.
+    assert_eq!(import(&node, set(&[3], "as one version reads it")).await, Import::Current);
+    assert!(matches!(import(&node, set(&[4], "new")).await, Import::Stored(_)));
+    assert_eq!(import(&node, other.clone()).await, Import::Older);
+    // A plugin is missing on a node, or is there again.
+    let invalid = Provision { good: Vec::new(), invalid: vec!["a".into()], ..other };
+    assert!(matches!(import(&node, invalid).await, Import::Stored(_)));
 }
