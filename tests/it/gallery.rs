@@ -1,8 +1,11 @@
 //! `pipelines init --template`: pipelines to start from.
 
+use anabranch_ops_http::testing::{Reply, Server};
 use serde_json::Value;
 
+use crate::http::client::{exchange, request};
 use crate::process::{Workspace, base64_decode};
+use crate::servers::postgres::Database;
 
 fn templates() -> Vec<Value> {
     let output = Workspace::new().run(&["pipelines", "init", "--template", "list", "--json"]).expect_code(0);
@@ -65,6 +68,93 @@ fn branches_get_what_is_theirs() {
     };
     assert_eq!((amounts("small.ndjson"), amounts("large.ndjson")), (vec![5], vec![5000]));
     assert_eq!(workspace.lines("failed.ndjson").len(), 1);
+}
+
+/// The values of a field of the JSON in the lines of a file, as text.
+fn values(workspace: &Workspace, file: &str, field: &str) -> Vec<String> {
+    let value = |line: &String| serde_json::from_str::<Value>(line).unwrap()[field].to_string();
+    workspace.lines(file).iter().map(value).collect()
+}
+
+#[test]
+fn an_access_log_is_split_and_masked() {
+    let workspace = Workspace::new();
+    workspace.run(&["pipelines", "init", "--template", "access-log"]).expect_code(0);
+    let line = |status: u16| format!("203.0.113.7 - ada [01/Mar/2026:09:30:00 +0000] \"GET / HTTP/1.1\" {status} 5\n");
+    workspace.write("access.log", format!("{}{}no request\n", line(200), line(404)));
+    workspace.run(&["run", "--once"]).expect_code(0);
+    assert_eq!(values(&workspace, "requests.ndjson", "status"), ["200"]);
+    assert_eq!(values(&workspace, "errors.ndjson", "status"), ["404"]);
+    assert_eq!(values(&workspace, "errors.ndjson", "address"), ["\"203.0.113.0\""]);
+    assert_eq!(values(&workspace, "errors.ndjson", "user"), ["\"a**\""]);
+    assert_eq!(workspace.lines("unparsed.ndjson").len(), 1);
+}
+
+#[test]
+fn wrong_rows_of_a_csv_file_are_kept_with_their_lines() {
+    let workspace = Workspace::new();
+    workspace.run(&["pipelines", "init", "--template", "csv-dead-letters"]).expect_code(0);
+    let rows = "id,customer,amount,ordered_at\n1,\"Lovelace, Ada\",12.5,2026-03-01T09:30:00Z\n\
+                2,Noether,0,2026-03-01T09:30:00Z\nthree,Hopper,1,2026-03-01T09:30:00Z\n";
+    workspace.write("orders.csv", rows);
+    workspace.run(&["run", "--once"]).expect_code(0);
+    assert_eq!(values(&workspace, "orders.ndjson", "customer"), ["\"Lovelace, Ada\""]);
+    assert_eq!(values(&workspace, "orders.ndjson", "amount"), ["12.5"]);
+    let mut wrong: Vec<(String, String)> =
+        std::iter::zip(values(&workspace, "rejected.ndjson", "line"), values(&workspace, "rejected.ndjson", "reason"))
+            .collect();
+    wrong.sort();
+    assert_eq!(wrong.len(), 2, "{wrong:?}");
+    assert!(wrong[0].0 == "3" && wrong[0].1.contains("the amount 0 is not positive"), "{wrong:?}");
+    assert!(wrong[1].0 == "4" && wrong[1].1.contains("is not an integer"), "{wrong:?}");
+}
+
+#[test]
+fn the_pages_of_an_api_become_rows() {
+    let Some(database) = Database::create() else { return };
+    let api = Server::start(|request| match request.path.as_str() {
+        path if path.contains("updated_since=") => Reply::ok(r#"{"data":[]}"#),
+        path if path.contains("cursor=more") => Reply::ok(r#"{"data":[{"id":2,"updated_at":"2026-03-02"}]}"#),
+        _ => Reply::ok(r#"{"data":[{"id":1,"updated_at":"2026-03-01"}],"next":"more"}"#),
+    });
+    let mut workspace = Workspace::new();
+    workspace.env("API_URL", &format!("{}/orders", api.url()));
+    workspace.env("API_TOKEN", "a-token");
+    workspace.env("POSTGRES_URL", &database.url());
+    workspace.run(&["pipelines", "init", "--template", "api-to-postgres"]).expect_code(0);
+    workspace.once();
+    let rows = || database.query("SELECT id, updated_at FROM orders ORDER BY id");
+    assert_eq!(rows(), ["1|2026-03-01", "2|2026-03-02"]);
+    assert!(api.received().iter().all(|request| request.header("authorization") == Some("Bearer a-token")));
+    workspace.once();
+    assert!(api.received().iter().any(|request| request.path.contains("updated_since=2026-03-02")));
+    assert_eq!(rows().len(), 2);
+}
+
+#[test]
+fn webhooks_with_a_signature_become_rows() {
+    let Some(database) = Database::create() else { return };
+    let mut workspace = Workspace::new();
+    workspace.env("WEBHOOK_SECRET", "It's a Secret to Everybody");
+    workspace.env("POSTGRES_URL", &database.url());
+    workspace.run(&["pipelines", "init", "--template", "webhooks-to-postgres"]).expect_code(0);
+    let file = "pipelines/webhooks-to-postgres.yaml";
+    // Another program may listen on the port of the template.
+    let text = workspace.read(file);
+    assert!(text.contains("address: 127.0.0.1:8090"), "{text}");
+    workspace.replace(file, text.replace("127.0.0.1:8090", "127.0.0.1:0"));
+    let mut service = workspace.start(&["run"]);
+    let address = service.address_after("records are received at http://");
+    // The example of the documentation of GitHub, where the signature is of this text.
+    let (body, signature) =
+        ("Hello, World!", "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17");
+    let send = |body: &str| {
+        let headers = [("X-Hub-Signature-256", signature), ("X-GitHub-Delivery", "d-1"), ("X-GitHub-Event", "push")];
+        exchange(address, &request("POST", "/hooks/shop", &headers, body.as_bytes())).unwrap().status
+    };
+    assert_eq!(send("Hello, Moon!"), 401);
+    assert_eq!((send(body), send(body)), (200, 200));
+    assert_eq!(database.query("SELECT delivery, event FROM webhooks"), ["d-1|push"]);
 }
 
 #[test]

@@ -211,3 +211,28 @@ fn lines_of_a_program_are_in_the_log() {
     let line = output.both().lines().find(|line| line.contains("seen: one")).map(str::to_owned);
     assert!(line.as_ref().is_some_and(|line| line.contains("WRN") && line.contains("pipeline=map")), "{line:?}");
 }
+
+#[test]
+fn a_condition_is_evaluated_again_after_a_program_that_writes_what_it_reads() {
+    let workspace = Workspace::new();
+    workspace.write("in.txt", "{\"n\":1}\n{\"n\":-1}\n");
+    let step = |id: &str, program: &str| {
+        format!(
+            "      - {{ id: {id}, plugin: vrl, condition: '{{{{ gt .Payload.After.n 0 }}}}', settings: {{ program: \
+             {program:?} }} }}\n"
+        )
+    };
+    let steps = [step("other", ".other = true"), step("same", ".n = 0"), step("changed", ".changed = true")];
+    let decode = "      - { id: decode, plugin: json.decode, settings: { field: .Payload.After } }\n";
+    workspace.write("pipelines/p.yaml", file_to_file("map", &format!("{decode}{}", steps.concat())));
+    let plan = workspace.run(&["pipelines", "plan", "--stage", "fused", "--format", "json"]).expect_code(0).stdout;
+    let plan: Value = serde_json::from_str(&plan).unwrap();
+    let shares = |id: &str| {
+        let node = plan["nodes"].as_array().unwrap().iter().find(|node| node["id"] == id);
+        node.unwrap()["condition"]["as_before"].as_bool().unwrap()
+    };
+    assert_eq!(["other", "same", "changed"].map(shares), [false, true, false]);
+    workspace.once();
+    let records = parsed(&workspace, "out.ndjson");
+    assert_eq!(payloads(&records), [&json!({"n": 0, "other": true}), &json!({"n": -1})]);
+}

@@ -47,6 +47,7 @@ mod decision;
 mod inline;
 mod pieces;
 
+use std::iter;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -298,6 +299,8 @@ impl<'a> Rows<'a> {
             *current = Some(row);
             match f(record) {
                 Ok(Decision::Keep) => {}
+                // Constructed in the list: copying a decision costs more than the rest of a filter.
+                Ok(Decision::Filter) => decisions.extend(iter::once_with(|| (row, Decision::Filter))),
                 Ok(decision) => decisions.push((row, decision)),
                 Err(fault) => decisions.push((row, Decision::Fail(fault))),
             }

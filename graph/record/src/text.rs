@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -175,16 +175,28 @@ pub fn matches_stars(pattern: &str, text: &str) -> bool {
 /// Returns bytes as lower-case hexadecimal digits, two per byte.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing to a `String` cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
+    push_hexadecimal(bytes, &mut text);
     text
+}
+
+/// Appends bytes as lower-case hexadecimal digits, two per byte.
+pub fn push_hexadecimal(bytes: &[u8], out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in bytes {
+        out.extend([byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)])));
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::same_words;
+    use super::{hexadecimal, same_words};
+
+    #[test]
+    fn every_byte_has_its_two_digits() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let expected: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hexadecimal(&bytes), expected);
+    }
 
     #[test]
     fn a_difference_is_seen_in_whichever_byte_it_is() {

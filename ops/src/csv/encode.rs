@@ -89,8 +89,7 @@ impl InlineOperator for Encode {
     fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             if self.encode(record)? {
-                let field = self.field.clone();
-                field.set(record, Value::from(self.row.as_str()))?;
+                self.field.set_text(record, &self.row)?;
             }
             Ok(Decision::Keep)
         });
@@ -104,7 +103,7 @@ impl InlineOperator for Encode {
 impl Encode {
     /// Writes the row into the buffer; `false` if the record stays as it is.
     fn encode(&mut self, record: &Record) -> Result<bool, Fault> {
-        let field = self.field.clone();
+        let Encode { field, columns, dialect, row, text } = self;
         let object = match field.get(record)? {
             Some(Part::Data(Data::Structured(object))) => object,
             Some(Part::Value(Value::Map(object))) => object,
@@ -114,48 +113,51 @@ impl Encode {
                 return Err(Fault::record(codes::CSV_NOT_ENCODED, what));
             }
         };
-        self.row.clear();
-        for (number, name) in self.columns.clone().iter().enumerate() {
+        row.clear();
+        for (number, name) in columns.iter().enumerate() {
             if number > 0 {
-                self.row.push(char::from(self.dialect.delimiter));
+                row.push(char::from(dialect.delimiter));
             }
-            self.push(name, object)?;
+            push_field(*dialect, (name, object), row, text)?;
         }
         // Without quotes, a single empty value is no row but an empty line.
-        if self.row.is_empty() {
-            let quote = char::from(self.dialect.quote);
-            self.row.extend([quote, quote]);
+        if row.is_empty() {
+            let quote = char::from(dialect.quote);
+            row.extend([quote, quote]);
         }
         Ok(true)
     }
+}
 
-    /// Appends the value of a field to the row.
-    fn push(&mut self, name: &Str, object: &Object) -> Result<(), Fault> {
-        let refused = |what: &str| {
-            Fault::record(codes::CSV_NOT_ENCODED, format!("cannot encode the field {name:?}: it is {what}"))
-        };
-        let dialect = self.dialect;
-        match object.get(name) {
-            None | Some(Value::Null) => {}
-            Some(Value::Text(text)) => push_value(dialect, text, &mut self.row),
-            Some(Value::Bytes(bytes)) => {
-                let text = std::str::from_utf8(bytes).map_err(|_| refused("not in UTF-8"))?;
-                push_value(dialect, text, &mut self.row);
-            }
-            Some(value @ (Value::List(_) | Value::Map(_))) => {
-                let mut json = Vec::new();
-                write_value(value, &mut json)?;
-                let json = String::from_utf8(json).map_err(|_| refused("not in UTF-8"))?;
-                push_value(dialect, &json, &mut self.row);
-            }
-            Some(scalar) => {
-                self.text.clear();
-                push_scalar(scalar, &mut self.text);
-                push_value(dialect, &self.text, &mut self.row);
-            }
+/// Appends the value of a field to the row. `buffer` is overwritten.
+fn push_field(
+    dialect: Dialect,
+    (name, object): (&Str, &Object),
+    row: &mut String,
+    buffer: &mut String,
+) -> Result<(), Fault> {
+    let refused =
+        |what: &str| Fault::record(codes::CSV_NOT_ENCODED, format!("cannot encode the field {name:?}: it is {what}"));
+    match object.get(name) {
+        None | Some(Value::Null) => {}
+        Some(Value::Text(text)) => push_value(dialect, text, row),
+        Some(Value::Bytes(bytes)) => {
+            let text = std::str::from_utf8(bytes).map_err(|_| refused("not in UTF-8"))?;
+            push_value(dialect, text, row);
         }
-        Ok(())
+        Some(value @ (Value::List(_) | Value::Map(_))) => {
+            let mut json = Vec::new();
+            write_value(value, &mut json)?;
+            let json = String::from_utf8(json).map_err(|_| refused("not in UTF-8"))?;
+            push_value(dialect, &json, row);
+        }
+        Some(scalar) => {
+            buffer.clear();
+            push_scalar(scalar, buffer);
+            push_value(dialect, buffer, row);
+        }
     }
+    Ok(())
 }
 
 /// Appends a value, in quotes if it needs them.

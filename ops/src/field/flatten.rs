@@ -149,7 +149,7 @@ impl Flatten {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{self, outcome};
+    use crate::testing::{self, findings, outcome};
 
     fn flatten(settings: &[(&str, &str)], key: &str) -> Result<String, String> {
         let sample = |key: &str| {
@@ -177,6 +177,14 @@ mod tests {
         assert_eq!(said, "flatten_name_taken: cannot flatten .Key: two fields would be named \"a.b\"");
         let said = flatten(&[], "\"eA==\"").unwrap_err();
         assert_eq!(said, "flatten_unexpected_type: cannot flatten .Key: it is raw data, not a map");
+    }
+
+    #[test]
+    fn wrong_settings_are_found() {
+        let said = |field| findings(&kind(), &[("field", field)]).join("; ");
+        assert!(said(".Payload").contains("two sides"), "{}", said(".Payload"));
+        assert!(said(".Metadata").contains(".Key"), "{}", said(".Metadata"));
+        assert!(findings(&kind(), &[]).join("; ").contains("field"));
     }
 
     #[test]

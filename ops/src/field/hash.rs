@@ -9,8 +9,7 @@ use anabranch_plugin::operator::{Decision, InlineOperator, OperatorContext, Oper
 use anabranch_plugin::parameters::{Argument, Choice, Parameters, shared};
 use anabranch_plugin::specification::Specification;
 use anabranch_record::reference::Reference;
-use anabranch_record::text::{Str, hexadecimal};
-use anabranch_record::value::Value;
+use anabranch_record::text::{Str, push_hexadecimal};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use twox_hash::XxHash3_64;
@@ -60,6 +59,8 @@ enum Hasher {
 struct Hash {
     field: Reference,
     hasher: Hasher,
+    /// The digits of a hash; reused.
+    digits: String,
 }
 
 impl InlineOperator for Hash {
@@ -92,7 +93,7 @@ impl InlineOperator for Hash {
             (Algorithm::Sha256, None) => Hasher::Sha256,
             (Algorithm::Xxh3, None) => Hasher::Xxh3,
         };
-        Ok(Hash { field: settings.field.one_side()?, hasher })
+        Ok(Hash { field: settings.field.one_side()?, hasher, digits: String::new() })
     }
 
     fn signature(&self) -> Signature {
@@ -108,8 +109,9 @@ impl InlineOperator for Hash {
     fn process(&mut self, rows: &mut Rows<'_>, _: &OperatorContext) {
         rows.for_each(|record| {
             if let Some(bytes) = scalar_text(&self.field, record, ("hash", codes::HASH_UNEXPECTED_TYPE))? {
-                let hash = self.hasher.hash(&bytes);
-                self.field.set(record, Value::from(hash))?;
+                self.digits.clear();
+                self.hasher.hash(&bytes, &mut self.digits);
+                self.field.set_text(record, &self.digits)?;
             }
             Ok(Decision::Keep)
         });
@@ -117,18 +119,22 @@ impl InlineOperator for Hash {
 }
 
 impl Hasher {
-    /// Returns the hash of bytes in hexadecimal digits.
-    fn hash(&self, bytes: &[u8]) -> String {
+    /// Appends the hash of bytes in hexadecimal digits.
+    fn hash(&self, bytes: &[u8], digits: &mut String) {
         match self {
-            Hasher::Sha256 => hexadecimal(&Sha256::digest(bytes)),
-            Hasher::HmacSha256(hmac) => hexadecimal(&hmac.clone().chain_update(bytes).finalize().into_bytes()),
-            Hasher::Xxh3 => format!("{:016x}", XxHash3_64::oneshot(bytes)),
+            Hasher::Sha256 => push_hexadecimal(&Sha256::digest(bytes), digits),
+            Hasher::HmacSha256(hmac) => {
+                push_hexadecimal(&hmac.clone().chain_update(bytes).finalize().into_bytes(), digits);
+            }
+            Hasher::Xxh3 => push_hexadecimal(&XxHash3_64::oneshot(bytes).to_be_bytes(), digits),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use anabranch_record::Data;
+
     use super::*;
     use crate::testing::{self, findings, outcome};
 
@@ -159,6 +165,22 @@ mod tests {
         let said = hash(&[], "{}").unwrap_err();
         assert!(said.starts_with("hash_unexpected_type: cannot hash .Key.a: it is a"), "{said}");
         testing::failed_rows_stay(&kind(), &[("field", ".Payload.After.a")]);
+    }
+
+    #[test]
+    fn shapes_are_large_enough() {
+        for field in [".Payload.After.a", ".Payload.After", ".Key.a.b"] {
+            testing::shapes_are_large_enough(&kind(), &[("field", field), ("algorithm", "xxh3")]);
+        }
+    }
+
+    #[test]
+    fn a_whole_payload_becomes_its_hash() {
+        let mut record = testing::record(r#"{"operation":"create"}"#);
+        record.payload.after = Data::text("");
+        let settings = [("field", ".Payload.After"), ("algorithm", "xxh3")];
+        let (hashed, _) = testing::process(&kind(), &settings, &record);
+        assert_eq!(hashed.payload.after, Data::text("2d06800538d394c2"));
     }
 
     #[test]

@@ -192,6 +192,15 @@ mod tests {
         assert!(found.contains("apply to kind: text only"), "{found}");
     }
 
+    #[test]
+    fn shapes_are_large_enough() {
+        for field in [".Payload.After.a", ".Payload.After", ".Key.a.b"] {
+            for kind_of_values in ["text", "email", "ip"] {
+                testing::shapes_are_large_enough(&kind(), &[("field", field), ("kind", kind_of_values)]);
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn no_more_stays_than_is_allowed(text in "[a-z]{0,20}", first in 0usize..5, last in 0usize..5) {

@@ -180,6 +180,9 @@ fn wrong(what: &str) -> Fault {
 /// Returns the object of the entries, in which a key that is there several times has the list of its values.
 fn gathered(mut entries: Vec<(Str, Value)>) -> Object {
     entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    if entries.windows(2).all(|pair| pair[0].0 != pair[1].0) {
+        return Object::from_entries(entries);
+    }
     let mut gathered: Vec<(Str, Value)> = Vec::with_capacity(entries.len());
     let mut entries = entries.into_iter().peekable();
     while let Some((key, first)) = entries.next() {

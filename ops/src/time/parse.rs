@@ -99,6 +99,7 @@ impl Parse {
     /// Returns the time; `None` if the record stays as it is.
     fn parse(&self, record: &Record) -> Result<Option<Timestamp>, Fault> {
         match self.field.get(record)? {
+            Some(Part::Value(Value::Text(text))) => return self.read(text).map(Some),
             Some(Part::Value(Value::Time(_))) => return Ok(None),
             Some(Part::Value(value @ (Value::Bool(_) | Value::Int(_) | Value::UInt(_) | Value::Float(_))))
                 if !self.layout.is_number() || matches!(value, Value::Bool(_)) =>
@@ -111,13 +112,19 @@ impl Parse {
         let Some(bytes) = scalar_text(&self.field, record, ("parse", codes::TEXT_UNEXPECTED_TYPE))? else {
             return Ok(None);
         };
-        let parsed = match std::str::from_utf8(&bytes) {
-            Ok(text) => self.layout.parse(text, self.zone),
-            Err(_) => Err("it is not in UTF-8".to_owned()),
-        };
-        parsed.map(Some).map_err(|why| {
-            Fault::record(codes::TIME_INVALID, format!("the text of {} is no time of the layout: {why}", self.field))
-        })
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => self.read(text).map(Some),
+            Err(_) => Err(self.invalid("it is not in UTF-8")),
+        }
+    }
+
+    fn read(&self, text: &str) -> Result<Timestamp, Fault> {
+        self.layout.parse(text, self.zone).map_err(|why| self.invalid(&why))
+    }
+
+    #[cold]
+    fn invalid(&self, why: &str) -> Fault {
+        Fault::record(codes::TIME_INVALID, format!("the text of {} is no time of the layout: {why}", self.field))
     }
 }
 

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anabranch_ops_http::testing::{Received, Reply, Server};
 use serde_json::Value;
 
+use super::client::TlsProxy;
 use crate::process::{Workspace, numbered_lines};
+use crate::servers::certificates::Certificates;
 
 /// A pipeline that sends each line of `in.txt` as `{"n": "LINE"}`, with these settings.
 fn sending(url: &str, settings: &str) -> String {
@@ -159,6 +161,35 @@ fn records_wait_for_a_server_that_is_away() {
     let mut delivered = received(&server).split_off(9);
     delivered.dedup();
     assert_eq!(delivered, [0, 1, 2]);
+}
+
+#[test]
+fn records_are_sent_over_tls_only_to_a_server_that_the_authority_vouches_for() {
+    let server = Server::start(|_| Reply::ok(""));
+    let mut workspace = Workspace::new();
+    let Some(certificates) = Certificates::create(workspace.root()) else { return };
+    certificates.sign("server", "server", "DNS:localhost");
+    certificates.self_signed("other", "another authority", "DNS:localhost");
+    let proxy = TlsProxy::start(&certificates, "server", server.address());
+    workspace.write("in.txt", numbered_lines(3));
+    workspace.env("ANABRANCH_PIPELINES_ERROR_RECOVERY_MAX_RETRIES", "0");
+    let url = |host: &str| format!("https://{host}:{}/items", proxy.port());
+    let retries = "          backoffRetry.count: 0";
+    for (host, authority) in [
+        // An authority that did not sign the certificate, none but those of the system, and another host.
+        ("localhost", "\n          tls.ca: other.crt"),
+        ("localhost", ""),
+        ("127.0.0.1", "\n          tls.ca: ca.crt"),
+    ] {
+        workspace.write("pipelines/p.yaml", sending(&url(host), &format!("{retries}{authority}")));
+        let refused = workspace.run(&["run", "--once"]).expect_code(1).both();
+        assert!(refused.contains("the certificate "), "{host}{authority}: {refused}");
+        assert!(server.received().is_empty(), "{host}{authority}");
+    }
+    workspace.write("pipelines/p.yaml", sending(&url("localhost"), &format!("{retries}\n          tls.ca: ca.crt")));
+    workspace.once();
+    assert_eq!(received(&server), [0, 1, 2]);
+    assert_eq!(workspace.read("dead.ndjson"), "");
 }
 
 #[test]

@@ -147,3 +147,27 @@ fn a_schema_that_changes_has_a_new_version() {
     // The schema does not describe a record with a property that it lacks.
     assert_eq!((version(2), &all[2]["payload"]["after"]["other"]), (json!(null), &json!(true)));
 }
+
+#[test]
+fn lines_of_standard_error_are_in_the_log_with_their_level() {
+    let lines = [
+        schema(""),
+        "!stderr 3 tables\n!stderr WARNING the table is large\n!stderr   and has no key\n".to_owned(),
+        record("\"id\": 1"),
+        "!stderr ERROR one row is unreadable\n".to_owned(),
+    ];
+    let workspace = script(&lines.concat(), "");
+    let printed = workspace.once().both();
+    for (text, level) in [
+        ("3 tables", "INF"),
+        ("WARNING the table is large", "WRN"),
+        ("  and has no key", "WRN"),
+        ("ERROR one row is unreadable", "ERR"),
+    ] {
+        let line = printed.lines().find(|line| line.contains(text));
+        let is_as_expected =
+            |line: &str| [level, "pipeline=p", "connector=in", "plugin=python3"].iter().all(|part| line.contains(part));
+        assert!(line.is_some_and(is_as_expected), "{text}: {printed}");
+    }
+    assert_eq!(ids(&workspace), [1]);
+}

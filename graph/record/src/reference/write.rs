@@ -58,6 +58,21 @@ impl Reference {
         Ok(())
     }
 
+    /// Sets the target to a text, like [`Reference::set`], and copies the text once.
+    ///
+    /// # Errors
+    /// The errors of [`Reference::set`].
+    pub fn set_text(&self, record: &mut Record, text: &str) -> Result<(), Fault> {
+        match &self.target {
+            Target::Data(side) => {
+                *side.of_mut(record) = Data::text(text);
+                Ok(())
+            }
+            Target::Field(side, path) => self.set_field(*side, path, record, Value::from(text)),
+            _ => self.set(record, text),
+        }
+    }
+
     /// Sets the target to data, like [`Reference::set`]: in a field, raw data becomes bytes, structured data
     /// a map and absent data null. Copies raw bytes only if the target is a field.
     ///
