@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+// Only for its allocator.
+use anabranch_allocator as _;
 use anabranch_plugin::operator::Decision;
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::testing::configured::{Opened, processor};
@@ -19,10 +21,6 @@ use divan::counter::ItemsCount;
 use vrl::compiler::runtime::Runtime;
 use vrl::compiler::{TargetValue, TimeZone};
 use vrl::value::{ObjectMap, Secrets, Value as ProgramValue};
-
-/// The allocator of the service.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Number of records of a call.
 const ROWS: usize = 1024;

@@ -105,7 +105,7 @@ impl Opened {
         let AnyOperator::Computes(operator) = &mut self.operator else {
             panic!("the processor is asynchronous: use `Opened::call`")
         };
-        let mut decisions = Vec::new();
+        let mut decisions = Vec::with_capacity(records.len());
         operator.process(&mut Rows::new(records, selected, &mut decisions), &self.context);
         decisions
     }
