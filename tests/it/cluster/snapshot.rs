@@ -160,15 +160,23 @@ fn nodes_that_are_killed_within_a_snapshot_of_parts_lose_nothing() {
     let nodes = databases.changing(|| {
         // The slot waits for the end of this transaction, so that the units are spread before the snapshot is read.
         let waits = databases.source.hold("CREATE TABLE later (id int)");
-        let mut nodes = databases.nodes(["a", "b", "c"], ", sdk.rate.perSecond: 600, sdk.batch.size: 100");
+        let mut nodes = databases.nodes(["a", "b", "c"], ", sdk.rate.perSecond: 300, sdk.batch.size: 100");
         wait_for("slots of each node", || {
             let shares = shares(&databases.store, "p");
             shares.len() == 3 && shares.iter().all(|share| share.ends_with(":2") || share.ends_with(":3"))
         });
         drop(waits);
+        wait_for("the first rows", || databases.rows() > 0 && !databases.parts().is_empty());
         for victim in [0, 1, 2] {
-            let before = databases.rows();
-            wait_for("more rows", || databases.rows() > before + 300);
+            let (before, since) = (databases.rows(), Instant::now());
+            while databases.rows() < before + 300 {
+                // The rows of a table that is complete become fewer.
+                let found = (databases.rows(), databases.parts());
+                assert!(!found.1.is_empty(), "the snapshot is complete before node {victim} is struck: {found:?}");
+                let printed = || nodes.iter().map(|node| node.process.printed()()).collect::<Vec<_>>().join("\n\n");
+                assert!(since.elapsed() < PATIENCE, "no rows before node {victim}: {before}, {found:?}: {}", printed());
+                std::thread::sleep(Duration::from_millis(50));
+            }
             nodes[victim].process.signal(if victim == 1 { "STOP" } else { "KILL" });
             if victim == 1 {
                 // It wakes up when others have its units.

@@ -159,6 +159,12 @@ fn open_parts_only(
     if let Some(split) = split {
         begun.read_parts(config, host, resume, split);
     }
+    // The slots of a run may have no part at all: it waits until it is closed.
+    let events = begun.events.clone();
+    begun.spawn(async move {
+        events.0.closed().await;
+        Ok(())
+    });
     begun.opened(None)
 }
 
