@@ -8,8 +8,6 @@
 
 use std::sync::Arc;
 
-// Only for its allocator.
-use anabranch_allocator as _;
 use anabranch_plugin::operator::Decision;
 use anabranch_plugin::registry::Registry;
 use anabranch_plugin::testing::configured::{Opened, processor};
@@ -21,6 +19,10 @@ use divan::counter::ItemsCount;
 use vrl::compiler::runtime::Runtime;
 use vrl::compiler::{TargetValue, TimeZone};
 use vrl::value::{ObjectMap, Secrets, Value as ProgramValue};
+
+/// The allocator of the service.
+#[global_allocator]
+static ALLOCATOR: anabranch_allocator::Allocator = anabranch_allocator::Allocator;
 
 /// Number of records of a call.
 const ROWS: usize = 1024;
@@ -38,6 +40,7 @@ const NAME: &str = "Ada Lovelace";
 const CITY: &str = "London";
 
 fn main() {
+    anabranch_allocator::settle();
     divan::main();
 }
 
