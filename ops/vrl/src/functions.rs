@@ -9,6 +9,7 @@ mod log;
 mod mapped;
 pub(crate) mod multiply;
 mod nesting;
+mod redaction;
 mod wrapped;
 
 use std::sync::LazyLock;

@@ -71,6 +71,15 @@ impl OutputPath {
     }
 }
 
+/// Maximum length of a part of a path in bytes, on all usual file systems.
+const MOST_PART: usize = 255;
+
+/// Maximum length of a name in bytes: files beside it have longer names, such as the one of unfinished writes.
+const MOST_NAME: usize = MOST_PART - 35;
+
+/// Maximum length of a path in bytes: that of Linux, without what precedes a relative path and follows in longer names.
+const MOST_PATH: usize = 4096 - 1024;
+
 impl PathTemplate {
     /// Appends the path of a record to `path`, which is empty.
     ///
@@ -91,6 +100,10 @@ impl PathTemplate {
         let name = below.rsplit('/').next().unwrap_or_default();
         if Intents::is_named(name) {
             return refused("names a file that records unfinished writes");
+        }
+        let longest = below.split('/').map(str::len).max().unwrap_or_default();
+        if longest > MOST_PART || name.len() > MOST_NAME || path.len() > MOST_PATH {
+            return refused("is too long for a file system");
         }
         // `//` would be another name of the same file.
         let is_plain = Path::new(below).components().all(|part| matches!(part, Component::Normal(_)));
@@ -121,5 +134,11 @@ mod tests {
         for refused in ["/../a", "/..", "a/", "a//b", "a/./b", "a\0b", "a/../../../etc/passwd", "/.a.anabranch"] {
             assert_eq!(path(refused).unwrap_err(), "path_refused", "{refused}");
         }
+        for (part, name, is_refused) in [(254, 210, false), (256, 10, true), (10, 255, true)] {
+            let long = format!("{}/{}", "a".repeat(part - 2), "b".repeat(name));
+            assert_eq!(path(&long).is_err(), is_refused, "{part} and {name} bytes");
+        }
+        assert_eq!(path(&"a/".repeat(2_000)).unwrap_err(), "path_refused");
+        assert_eq!(path(&("a/".repeat(2_000) + "a")).unwrap_err(), "path_refused");
     }
 }

@@ -417,7 +417,8 @@ impl Bounded {
     fn format_number(&self, context: &mut Context) -> Resolved {
         // The library's function evaluates it again. That has an effect only if it assigns.
         if let Some(Value::Integer(scale)) = self.optional(0, context)? {
-            self.most.check(usize::try_from(scale).unwrap_or(0))?;
+            // The library takes a negative scale for a very large one.
+            self.most.check(usize::try_from(scale).unwrap_or(usize::MAX))?;
         }
         self.inner.resolve(context)
     }

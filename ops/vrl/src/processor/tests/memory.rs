@@ -116,6 +116,10 @@ const LARGE: [&str; 33] = [
     "set!({}, [\"a\", n], 1)",
     "set!([], [0 - n], 1)",
     "format_number(1, scale: n)",
+    "format_number(1, scale: 0 - n)",
+    "redact(t + t, filters: [r'a', r'b'], redactor: {\"type\": \"text\", \"replacement\": \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"})",
+    "redact(t, filters: [r'.', r'.', r'.'])",
+    "redact(t, filters: [r'.'], redactor: \"sha2\")",
     "map_values(l) -> |_v| { t }",
     "map_values(l) -> |_v| { l }",
     "map_values({\"a\": [[[1]]]}, recursive: true) -> |v| { if is_integer(v) { [t, t, t, t, t, t, t, t, t, t] } else { [t, v, t, t, t, t, t, t, t, t] } }",
@@ -198,6 +202,11 @@ fn results_within_the_limit_are_those_of_the_library() {
         ),
         ("set!({\"a\": [1]}, [\"a\", 3], 2)", r#"{"a":[1,null,null,2]}"#),
         ("format_number(1, scale: 3)", r#""1.000""#),
+        ("redact(\"id 123\", filters: [r'\\d+'])", r#""id [REDACTED]""#),
+        (
+            "redact([\"id 123\"], filters: [r'\\d+'], redactor: {\"type\": \"text\", \"replacement\": \"a long replacement\"})",
+            r#"["id a long replacement"]"#,
+        ),
         ("sieve(\"a-b--c\", r'[a-z]', replace_single: \"1\", replace_repeated: \"2\")", r#""a1b2c""#),
         (
             "map_values({\"a\": {\"b\": 1}}, recursive: true) -> |v| { if is_integer(v) { int!(v) + 1 } else { v } }",

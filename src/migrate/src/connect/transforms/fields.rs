@@ -110,8 +110,13 @@ pub(super) fn replace(transform: &mut Transform, draft: &mut Draft<'_>, shape: &
         return;
     }
     if renames.is_some() {
+        let is_complete = |(old, new): &(String, String)| is_listed(old) && is_listed(new) && !new.is_empty();
+        let Some(pairs) = one_by_one(pairs.into_iter().filter(is_complete).collect()) else {
+            let note = "names are exchanged: rename one of the fields to a name that no record has, and then back";
+            return transform.blocked(draft, "renames", note);
+        };
         if is_possible {
-            for (old, new) in pairs.iter().filter(|(old, new)| is_listed(old) && is_listed(new) && !new.is_empty()) {
+            for (old, new) in &pairs {
                 let mapping = format!("{}:{new}", transform.reference(old));
                 let part = transform.part("field.rename").with("mapping", mapping);
                 // Without the condition, a missing field would become null.
@@ -120,6 +125,18 @@ pub(super) fn replace(transform: &mut Transform, draft: &mut Draft<'_>, shape: &
         }
         transform.carried(draft, "renames");
     }
+}
+
+/// Orders renames that happen at once so that they can happen one by one: a name is free before it is taken. `None` if names
+/// are exchanged in a circle. O(renames²).
+fn one_by_one(mut left: Vec<(String, String)>) -> Option<Vec<(String, String)>> {
+    left.retain(|(old, new)| old != new);
+    let mut ordered = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let free = left.iter().position(|(_, new)| left.iter().all(|(old, _)| old != new))?;
+        ordered.push(left.remove(free));
+    }
+    Some(ordered)
 }
 
 /// Returns a name as a JSON text within a template.
@@ -209,4 +226,29 @@ pub(super) fn flatten(transform: &mut Transform, draft: &mut Draft<'_>, shape: &
 /// Returns the expression that is true if the value of a field is of this kind.
 pub(super) fn is_kind(kind: &str, field: &str) -> String {
     format!("kindIs {} {field}", quoted(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_free_before_it_is_taken() {
+        let ordered = |pairs: &[(&str, &str)]| {
+            let owned = |(old, new): &(&str, &str)| (old.to_string(), new.to_string());
+            one_by_one(pairs.iter().map(owned).collect())
+                .map(|pairs| pairs.iter().map(|(old, new)| format!("{old}:{new}")).collect::<Vec<_>>().join(","))
+        };
+        for (pairs, expected) in [
+            (&[("a", "b"), ("c", "d")][..], Some("a:b,c:d")),
+            (&[("a", "b"), ("b", "c")], Some("b:c,a:b")),
+            (&[("a", "b"), ("b", "c"), ("c", "d")], Some("c:d,b:c,a:b")),
+            (&[("a", "a"), ("b", "a")], Some("b:a")),
+            (&[("a", "b"), ("b", "a")], None),
+            (&[("x", "y"), ("a", "b"), ("b", "c"), ("c", "a")], None),
+            (&[], Some("")),
+        ] {
+            assert_eq!(ordered(pairs).as_deref(), expected, "{pairs:?}");
+        }
+    }
 }
