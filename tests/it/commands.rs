@@ -29,7 +29,7 @@ const RUN: [(&str, &str); 12] = [
 ];
 
 /// Commands that cannot be run as they stand, and why.
-const NOT_RUN: [(&str, &str); 59] = [
+const NOT_RUN: [(&str, &str); 62] = [
     ("cargo run --profile simulate -p anabranch-sim -- --seconds 60", RELEASE),
     ("cargo run --profile simulate -p anabranch-sim -- --seed N", RELEASE),
     ("cargo run --profile simulate -p anabranch-sim -- --race --seconds 60", RELEASE),
@@ -39,6 +39,9 @@ const NOT_RUN: [(&str, &str); 59] = [
     ("cargo run --release -p anabranch-bench -- w1 w9", RELEASE),
     ("cargo run --release -p anabranch-bench -- --no-instructions --against ../before/anabranch w1 chain", RELEASE),
     ("cargo bench -p anabranch-bench", RELEASE),
+    ("cargo bench -p anabranch-bench --bench operators", RELEASE),
+    ("cargo bench -p anabranch-bench --bench tables", RELEASE),
+    ("cargo bench -p anabranch-bench --bench mapping", RELEASE),
     ("cargo test -p anabranch-bench --test instructions", OF_TESTS),
     ("cargo new --lib my-anabranch", CONNECTOR),
     ("cargo test", CONNECTOR),
