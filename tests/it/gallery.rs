@@ -145,16 +145,17 @@ fn webhooks_with_a_signature_become_rows() {
     workspace.replace(file, text.replace("127.0.0.1:8090", "127.0.0.1:0"));
     let mut service = workspace.start(&["run"]);
     let address = service.address_after("records are received at http://");
-    // The example of the documentation of GitHub, where the signature is of this text.
-    let (body, signature) =
-        ("Hello, World!", "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17");
+    // Printed by: openssl dgst -sha256 -hmac "It's a Secret to Everybody"
+    let body = r#"{"ref":"refs/heads/main"}"#;
+    let signature = "sha256=6a42699496d8c4fb346af1c930df527931a321e28ada69dbc5ee82f438517fd2";
     let send = |body: &str| {
         let headers = [("X-Hub-Signature-256", signature), ("X-GitHub-Delivery", "d-1"), ("X-GitHub-Event", "push")];
         exchange(address, &request("POST", "/hooks/shop", &headers, body.as_bytes())).unwrap().status
     };
-    assert_eq!(send("Hello, Moon!"), 401);
+    assert_eq!(send(r#"{"ref":"refs/heads/other"}"#), 401);
     assert_eq!((send(body), send(body)), (200, 200));
-    assert_eq!(database.query("SELECT delivery, event FROM webhooks"), ["d-1|push"]);
+    let rows = database.query("SELECT delivery, event, body FROM webhooks");
+    assert_eq!(rows, [format!("d-1|push|{body}")]);
 }
 
 #[test]
