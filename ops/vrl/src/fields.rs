@@ -12,8 +12,8 @@ use vrl::value::{KeyString, ObjectMap, Value};
 
 use crate::loads::LoadedFields;
 use crate::spot::{FIELDS, Spot, TargetPart, key_of};
-use crate::target::WrittenPath;
 use crate::values::NotRepresentable;
+use crate::writes::WrittenPath;
 
 /// The fields that a program names.
 #[derive(Clone, Debug, Default)]

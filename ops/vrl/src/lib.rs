@@ -22,7 +22,9 @@ mod syntax;
 mod target;
 mod values;
 mod weight;
+mod whole;
 mod worker;
+mod writes;
 
 use anabranch_plugin::registry::Registry;
 

@@ -7,8 +7,8 @@ use anabranch_record::{Data, Record};
 use vrl::value::{KeyString, ObjectMap, Value as ProgramValue};
 
 use crate::spot::{FIELDS, Spot, TargetPart, key_of};
-use crate::target::Whole;
 use crate::values::{NotRepresentable, enter, enter_object};
+use crate::whole::Whole;
 
 /// The parts of a record that a program reads.
 #[derive(Clone, Debug, Default)]

@@ -25,7 +25,7 @@ use crate::loads::Loads;
 use crate::source::{ProgramFlaw, ProgramSource};
 use crate::spot::{FIELDS, NoSpot, Spot, TargetPart};
 use crate::syntax::{self, Facts};
-use crate::target::WrittenPath;
+use crate::writes::WrittenPath;
 
 /// Maximum size in bytes of the text of a program.
 const MOST_TEXT: usize = 256 << 10;

@@ -1,45 +1,13 @@
 //! A record as the target of a program.
 
 use vrl::compiler::{SecretTarget, Target};
-use vrl::path::{OwnedSegment, OwnedTargetPath, PathPrefix};
+use vrl::path::OwnedTargetPath;
 use vrl::value::Value;
 
 use crate::fields::Fields;
-use crate::spot::{Spot, TargetPart};
 use crate::weight::weight;
-
-/// A path that a program sets or removes.
-#[derive(Clone, Debug)]
-pub(crate) struct WrittenPath {
-    /// The path in the program.
-    pub(crate) path: OwnedTargetPath,
-    /// The place in the record that changes: up to an index, and the whole field if empty parents are removed too.
-    pub(crate) spot: Spot,
-    /// The path of that place.
-    pub(crate) place: OwnedTargetPath,
-    /// The numbers of the paths whose places contain this one, or are the same and come earlier: if one of them changes, this
-    /// change is a part of it.
-    pub(crate) covered_by: Vec<usize>,
-}
-
-impl WrittenPath {
-    /// Notes which places contain each other. O(paths²), once per program.
-    pub(crate) fn cover(paths: &mut [WrittenPath]) {
-        for at in 0..paths.len() {
-            let path = &paths[at];
-            let covers = |(other_at, other): (usize, &WrittenPath)| {
-                let contains = other.spot.contains(&path.spot) && (other.spot != path.spot || other_at < at);
-                (other_at != at && contains).then_some(other_at)
-            };
-            paths[at].covered_by = paths.iter().enumerate().filter_map(covers).collect();
-        }
-    }
-
-    /// Returns `true` if the path is a part of a field, and not all of it.
-    pub(crate) fn changes_part_of(&self, field: &Spot) -> bool {
-        field.contains(&self.spot) && self.path.path.segments.len() > field.path().path.segments.len()
-    }
-}
+use crate::whole::Whole;
+use crate::writes::WrittenPath;
 
 /// The reason why a program ended early, or its result cannot be used.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,45 +27,6 @@ pub(crate) enum Content<'p> {
     Whole(Whole),
     /// The fields that the program names.
     Fields(Fields<'p>),
-}
-
-/// `.` and `%` of a record.
-#[derive(Debug)]
-pub(crate) struct Whole {
-    pub(crate) event: Value,
-    pub(crate) rest: Value,
-}
-
-impl Whole {
-    fn root(&self, prefix: PathPrefix) -> &Value {
-        match prefix {
-            PathPrefix::Event => &self.event,
-            PathPrefix::Metadata => &self.rest,
-        }
-    }
-
-    fn root_mut(&mut self, prefix: PathPrefix) -> &mut Value {
-        match prefix {
-            PathPrefix::Event => &mut self.event,
-            PathPrefix::Metadata => &mut self.rest,
-        }
-    }
-
-    /// Returns `true` if the path is a field of data that has no fields.
-    fn is_misplaced(&self, path: &OwnedTargetPath) -> bool {
-        // The key and the payload before the change are fields of `%`.
-        let data = match (path.prefix, &path.path.segments[..]) {
-            (PathPrefix::Event, [OwnedSegment::Field(_), ..]) => Some(&self.event),
-            (PathPrefix::Metadata, [part @ OwnedSegment::Field(_), OwnedSegment::Field(_), ..]) => {
-                match Spot::of(path).map(|spot| spot.part) {
-                    Ok(TargetPart::Data(_)) => self.rest.get(std::slice::from_ref(part)),
-                    _ => return false,
-                }
-            }
-            _ => return false,
-        };
-        !data.is_some_and(Value::is_object)
-    }
 }
 
 /// A record as a program sees it, with the changes that it made.

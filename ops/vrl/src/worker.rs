@@ -20,9 +20,10 @@ use crate::fields::{FieldValues, Fields};
 use crate::program::{CheckedProgram, PayloadForm};
 use crate::source::{ProgramFlaw, ProgramSource};
 use crate::spot::{Spot, TargetPart, key_of};
-use crate::target::{Content, RecordTarget, Refusal, WrittenPath};
+use crate::target::{Content, RecordTarget, Refusal};
 use crate::values::{NotRepresentable, TooDeep, leave, leave_object};
 use crate::weight::{MOST_LEVELS, TOO_DEEP, weight};
+use crate::writes::WrittenPath;
 
 /// Number of expressions between two looks at the clock. A program with fewer does not need it.
 const EXPRESSIONS: u32 = 512;
