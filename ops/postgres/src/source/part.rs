@@ -130,7 +130,7 @@ impl PartReader {
         drop(queries);
         let share = Share { part: self.number, complete: false, ..share.clone() };
         tracing::info!(part = self.number, of = share.of, snapshot = share.snapshot, "reading a part of the snapshot");
-        let plan = Plan::of_part(announced, share, std::mem::take(&mut self.plan));
+        let plan = Plan::of_part(announced, share, &self.plan);
         let (_, mut plan) = snapshot.read_under(holder, &exported, plan).await?;
         if let Some(share) = &mut plan.share {
             share.complete = true;

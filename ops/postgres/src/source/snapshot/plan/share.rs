@@ -33,7 +33,7 @@ pub(in super::super::super) struct Share {
 
 impl Plan {
     /// Returns the plan of a part for the ranges of the announced one. `own` is what the part has stored.
-    pub(in super::super::super) fn of_part(announced: &Plan, share: Share, own: Plan) -> Plan {
+    pub(in super::super::super) fn of_part(announced: &Plan, share: Share, own: &Plan) -> Plan {
         let tables = announced.tables.iter().map(|table| {
             let is_same = |known: &&PlannedTable| {
                 let of = |table: &PlannedTable| (table.stored.oid, table.stored.file, table.first, table.ranges);
@@ -104,7 +104,7 @@ mod tests {
             let whole = announced.items().len();
             let mut found = BTreeSet::new();
             for part in 1..=parts {
-                let plan = Plan::of_part(&announced, share(part, parts, 1), Plan::default());
+                let plan = Plan::of_part(&announced, share(part, parts, 1), &Plan::default());
                 for item in plan.items() {
                     assert!(found.insert((item.table, item.range)), "{item:?} of part {part}");
                     assert!(item.lane.0.ends_with(&format!("@part-{part}")));
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_part_reads_what_is_left_and_what_was_written_since_the_first_snapshot() {
         let announced = announced(4);
-        let mut plan = Plan::of_part(&announced, share(1, 4, 7), Plan::default());
+        let mut plan = Plan::of_part(&announced, share(1, 4, 7), &Plan::default());
         plan.horizon = 700;
         let (all, left) = (plan.items(), plan.rows_left());
         let first = all.iter().find(|item| item.table == 1).unwrap().clone();
@@ -127,11 +127,11 @@ mod tests {
         assert!(plan.rows_left() < left);
         let before = Plan::decode(&plan.encode()).unwrap();
         // Another run of the part reads under the same snapshot.
-        let same = Plan::of_part(&announced, share(1, 4, 7), before.clone());
+        let same = Plan::of_part(&announced, share(1, 4, 7), &before);
         assert_eq!(same.items().len(), all.len() - 1);
         assert!(same.attempt > plan.attempt);
         // Under another one, rows may have moved to the range that is read.
-        let mut other = Plan::of_part(&announced, share(1, 4, 8), before);
+        let mut other = Plan::of_part(&announced, share(1, 4, 8), &before);
         let again: Vec<_> = other.items().into_iter().filter(|item| item.range.is_none()).collect();
         assert_eq!(again.len(), 1);
         assert!(again[0].condition.contains("'700'"), "{again:?}");
@@ -139,11 +139,11 @@ mod tests {
         other.horizon = 800;
         let second = other.items().into_iter().find(|item| item.table == 1 && item.range.is_some()).unwrap();
         other.note(&second);
-        let third = Plan::of_part(&announced, share(1, 4, 9), other);
+        let third = Plan::of_part(&announced, share(1, 4, 9), &other);
         assert!(third.items().iter().any(|item| item.range.is_none() && item.condition.contains("'700'")));
         // The share is larger if the table was rewritten.
         let rewritten = announced.clone().next_for(vec![stored(2, 21, 9000)], 4);
-        let plan = Plan::of_part(&rewritten, share(1, 4, 10), third);
+        let plan = Plan::of_part(&rewritten, share(1, 4, 10), &third);
         assert!(plan.items().iter().all(|item| item.range.is_some()));
     }
 }
